@@ -1,0 +1,119 @@
+//! The event plane: at-most-once publish and subscribe, with requests.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::Retry;
+
+/// A dotted name; in patterns `*` stands for one part and a last `>` for one or more.
+pub type Subject = String;
+
+/// One message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Where it goes.
+    pub subject: Subject,
+    /// Where an answer is expected.
+    pub reply: Option<Subject>,
+    /// Trace context and the like; names are lowercase ASCII.
+    pub headers: Vec<(String, String)>,
+    /// At most `Bus::payload_bytes_max`.
+    pub payload: Bytes,
+}
+
+/// What a subscription yields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A message.
+    Message(Message),
+    /// Messages were lost before the next one: the subscriber was too slow, or the link was down.
+    Gap,
+}
+
+/// Whether the bus can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Messages flow.
+    Up,
+    /// Disconnected; reconnecting by itself.
+    Down,
+}
+
+/// Why a bus call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The link is down and the message was not sent.
+    #[error("bus is disconnected")]
+    Disconnected,
+    /// Nobody subscribes to the subject of a request.
+    #[error("no responder on {subject}")]
+    NoResponder {
+        /// The request's subject.
+        subject: Subject,
+    },
+    /// No answer in time.
+    #[error("no answer on {subject} within {deadline:?}")]
+    Timeout {
+        /// The request's subject.
+        subject: Subject,
+        /// How long the caller waited.
+        deadline: Duration,
+    },
+    /// The payload is larger than the bus carries.
+    #[error("payload of {bytes} bytes exceeds the bus limit of {bytes_max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The subject or pattern is malformed.
+    #[error("malformed subject {subject:?}")]
+    Subject {
+        /// As given.
+        subject: Subject,
+    },
+}
+
+impl Error {
+    /// Says whether the same call may succeed later.
+    #[must_use]
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::Disconnected | Self::NoResponder { .. } | Self::Timeout { .. } => {
+                Retry::After(Duration::from_millis(250))
+            }
+            Self::TooLarge { .. } | Self::Subject { .. } => Retry::Never,
+        }
+    }
+}
+
+/// Publishes and subscribes; correctness never depends on delivery.
+#[async_trait]
+pub trait Bus: Send + Sync + std::fmt::Debug {
+    /// Sends a message to the present subscribers of its subject; returns before they have it.
+    async fn publish(&self, message: Message) -> Result<(), Error>;
+
+    /// Sends a message and waits for one answer.
+    async fn request(&self, message: Message, deadline: Duration) -> Result<Message, Error>;
+
+    /// Subscribes; at most `queue_max` messages wait, then the oldest are dropped and a gap is reported.
+    async fn subscribe(&self, pattern: &str, queue_max: usize) -> Result<Box<dyn Subscription>, Error>;
+
+    /// Watches the link.
+    fn link(&self) -> watch::Receiver<Link>;
+
+    /// Returns the largest payload that can be published.
+    fn payload_bytes_max(&self) -> usize;
+}
+
+/// One subscription; dropping it unsubscribes.
+#[async_trait]
+pub trait Subscription: Send + std::fmt::Debug {
+    /// Waits for the next message; none once the bus is closed. Safe to cancel.
+    async fn next(&mut self) -> Option<Received>;
+}
