@@ -1,0 +1,118 @@
+//! The process-wide subscriber.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// One line for a person.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What to log and where to send traces.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Names the process in traces.
+    pub service: String,
+    /// Directives of `tracing_subscriber::EnvFilter`, for example `info,frontend=debug`.
+    pub filter: String,
+    /// How log lines look.
+    pub format: Format,
+    /// OTLP/gRPC endpoint, for example `http://127.0.0.1:4317`; none exports nothing.
+    pub otlp_endpoint: Option<String>,
+}
+
+/// Why telemetry could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The filter does not parse.
+    #[error("malformed log filter {filter:?}")]
+    Filter {
+        /// As given.
+        filter: String,
+        /// What is wrong with it.
+        #[source]
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The exporter cannot be built.
+    #[error("cannot export traces to {endpoint}")]
+    Exporter {
+        /// As given.
+        endpoint: String,
+        /// The exporter's reason.
+        #[source]
+        source: opentelemetry_otlp::ExporterBuildError,
+    },
+    /// A subscriber is already installed in this process.
+    #[error("telemetry is already set up in this process")]
+    AlreadySet,
+}
+
+/// Flushes traces when dropped.
+#[derive(Debug)]
+#[must_use = "dropping the guard ends the export of traces"]
+pub struct Guard {
+    provider: Option<SdkTracerProvider>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(provider) = self.provider.take()
+            && let Err(cause) = provider.shutdown_with_timeout(Duration::from_secs(2))
+        {
+            tracing::debug!(%cause, "traces not flushed");
+        }
+    }
+}
+
+/// Installs the process's subscriber; with an endpoint it must be called inside a Tokio runtime.
+///
+/// # Errors
+/// Returns what is wrong with the configuration; nothing is installed then.
+pub fn init(config: &Config) -> Result<Guard, Error> {
+    let filter = EnvFilter::try_new(&config.filter)
+        .map_err(|source| Error::Filter { filter: config.filter.clone(), source })?;
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match config.format {
+        Format::Text => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
+        Format::Json => lines.json().boxed(),
+    };
+    let provider =
+        config.otlp_endpoint.as_deref().map(|endpoint| provider(&config.service, endpoint)).transpose()?;
+    let traces = provider
+        .as_ref()
+        .map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("sightline")));
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .with(traces)
+        .try_init()
+        .map_err(|_| Error::AlreadySet)?;
+    Ok(Guard { provider })
+}
+
+fn provider(service: &str, endpoint: &str) -> Result<SdkTracerProvider, Error> {
+    let exporter = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .with_timeout(Duration::from_secs(3))
+        .build()
+        .map_err(|source| Error::Exporter { endpoint: endpoint.to_owned(), source })?;
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(Resource::builder().with_service_name(service.to_owned()).build())
+        .build())
+}

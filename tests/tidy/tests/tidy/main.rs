@@ -1,0 +1,6 @@
+//! Tests of the source tree itself.
+
+mod files;
+mod layers;
+#[cfg(test)]
+mod tree;
