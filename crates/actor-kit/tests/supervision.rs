@@ -107,6 +107,10 @@ async fn counter(node: &Node, args: Args) -> Address<Msg> {
     node.supervise(Spec::new("counter/a", 2), Counter, args).await.unwrap()
 }
 
+async fn add(address: &Address<Msg>, n: u64) -> Result<u64, address::Error> {
+    address.call(MINUTE, |reply| Msg::Add(n, reply)).await
+}
+
 /// Waits until a life that has counted nothing answers.
 async fn settled(address: &Address<Msg>) {
     while add(address, 0).await != Ok(0) {
