@@ -94,18 +94,28 @@ pub fn block_keys(root: BlockKey, tokens: &[u32], media: &[MediaSpan], block_siz
 /// Computes the key of the block that follows `parent`, from its tokens and the media keys that overlap it in order.
 #[must_use]
 pub fn extend_key(parent: BlockKey, tokens: &[u32], media: impl IntoIterator<Item = u64>) -> BlockKey {
+    chain_key(parent, local_key(tokens, media))
+}
+
+/// Hashes what is in a block alone (`local[i]`), from its tokens and the media keys that overlap it in order.
+#[must_use]
+pub fn local_key(tokens: &[u32], media: impl IntoIterator<Item = u64>) -> u64 {
     let words: &[u8] = bytemuck::cast_slice(tokens);
     let mut media = media.into_iter().peekable();
-    let local = if media.peek().is_none() {
-        xxh3_64(words)
-    } else {
-        let mut bytes = Vec::with_capacity(words.len() + 16);
-        bytes.extend_from_slice(words);
-        for key in media {
-            bytes.extend_from_slice(&key.to_le_bytes());
-        }
-        xxh3_64(&bytes)
-    };
+    if media.peek().is_none() {
+        return xxh3_64(words);
+    }
+    let mut bytes = Vec::with_capacity(words.len() + 16);
+    bytes.extend_from_slice(words);
+    for key in media {
+        bytes.extend_from_slice(&key.to_le_bytes());
+    }
+    xxh3_64(&bytes)
+}
+
+/// Computes the key of the block that follows `parent`, from the hash of what is in it alone.
+#[must_use]
+pub fn chain_key(parent: BlockKey, local: u64) -> BlockKey {
     let pair = [parent.0, local];
     BlockKey(xxh3_64(bytemuck::cast_slice(&pair)))
 }
