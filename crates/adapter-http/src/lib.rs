@@ -1,1 +1,10 @@
 #![doc = include_str!("../README.md")]
+
+mod chunks;
+mod connection;
+mod engine;
+mod pool;
+mod response_body;
+mod transport;
+
+pub use engine::{Config as EngineConfig, HttpEngine};

@@ -1,0 +1,200 @@
+//! The media client: fetches from origins that nobody vouches for.
+
+mod caching;
+mod hosts;
+mod target;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http_body::Body;
+use http_body_util::BodyExt;
+use media_probe::AddressPolicy;
+use ports::MediaSource;
+use ports::media_source::{Error, Fetch, Fetched, Limits, Validator};
+use url::Url;
+
+use self::hosts::Hosts;
+use self::target::Target;
+use crate::chunks::Chunks;
+use crate::connection::{Connection, Streaming};
+use crate::transport::Dialer;
+
+/// Bounds of the media client.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which addresses may be connected to.
+    pub policy: AddressPolicy,
+    /// Fetches at once, in all.
+    pub fetches_max: usize,
+    /// Fetches at once from one host.
+    pub fetches_per_host_max: usize,
+    /// Longest time to connect to one address, TLS included.
+    pub connect: Duration,
+}
+
+impl Config {
+    /// Makes the default bounds around a policy.
+    #[must_use]
+    pub const fn new(policy: AddressPolicy) -> Self {
+        Self { policy, fetches_max: 256, fetches_per_host_max: 32, connect: Duration::from_secs(3) }
+    }
+}
+
+/// Fetches media by HTTP, connecting only to addresses that were checked.
+#[derive(Debug)]
+pub struct HttpMediaSource {
+    config: Config,
+    dialer: Dialer,
+    hosts: Hosts,
+}
+
+/// What one hop of a fetch led to.
+enum Hop {
+    Redirect(Url),
+    Done(Fetched),
+}
+
+impl HttpMediaSource {
+    /// Makes a client.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let hosts = Hosts::new(config.fetches_max, config.fetches_per_host_max);
+        Self { config, dialer: Dialer::default(), hosts }
+    }
+
+    async fn follow(&self, fetch: &Fetch) -> Result<Fetched, Error> {
+        let mut target = Target::parse(&fetch.url)?;
+        for _ in 0..=fetch.limits.redirects_max {
+            match self.hop(&target, fetch).await? {
+                Hop::Done(fetched) => return Ok(fetched),
+                Hop::Redirect(url) => target = Target::check(url)?,
+            }
+        }
+        Err(Error::Redirects { redirects_max: fetch.limits.redirects_max })
+    }
+
+    async fn hop(&self, target: &Target, fetch: &Fetch) -> Result<Hop, Error> {
+        let addresses = target.addresses(&self.config.policy).await?;
+        let _permit = self.hosts.enter(target.host()).await;
+        let connection = self.connect(target, &addresses).await?;
+        let response =
+            connection.exchange(request(target, fetch.known.as_ref())?).await.map_err(|failed| {
+                Error::Unreachable { host: target.host().to_owned(), reason: failed.reason }
+            })?;
+        match response.status() {
+            StatusCode::OK => body(target, response, fetch.limits).await.map(Hop::Done),
+            StatusCode::NOT_MODIFIED if fetch.known.is_some() => {
+                Ok(Hop::Done(Fetched::NotModified { freshness: caching::freshness(response.headers()) }))
+            }
+            StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT => {
+                let location = response.headers().get(header::LOCATION).and_then(|it| it.to_str().ok());
+                let url = location.and_then(|location| target.join(location));
+                url.map(Hop::Redirect)
+                    .ok_or(Error::Redirects { redirects_max: fetch.limits.redirects_max })
+            }
+            status => Err(Error::Status { status: status.as_u16() }),
+        }
+    }
+
+    /// Connects to one of the checked addresses, and to nothing else.
+    async fn connect(&self, target: &Target, addresses: &[SocketAddr]) -> Result<Connection, Error> {
+        let unreachable = |reason: String| Error::Unreachable { host: target.host().to_owned(), reason };
+        let mut last = "no address".to_owned();
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            let dialing = self.dialer.dial(*address, target.tls_name());
+            match tokio::time::timeout(self.config.connect, dialing).await {
+                Ok(Ok(transport)) => {
+                    let started = Connection::start(transport, HEAD_BYTES_MAX).await;
+                    return started.map_err(|failed| unreachable(failed.reason));
+                }
+                Ok(Err(error)) => last = error.to_string(),
+                Err(_) => last = "connecting took too long".to_owned(),
+            }
+        }
+        Err(unreachable(last))
+    }
+}
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 3;
+/// Largest response head of an origin, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Most bytes set aside on the word of a `content-length`.
+const PREALLOCATED_MAX: u64 = 1 << 20;
+
+/// Builds the request: nothing of the client's request goes along.
+fn request(target: &Target, known: Option<&Validator>) -> Result<Request<Chunks>, Error> {
+    let mut request = Request::new(Chunks::new(Vec::new()));
+    *request.uri_mut() =
+        target.path().parse().map_err(|_| Error::Url { reason: "path is no request target".to_owned() })?;
+    let mut headers = HeaderMap::with_capacity(8);
+    let host = HeaderValue::from_str(&target.authority())
+        .map_err(|_| Error::Url { reason: "host is no header value".to_owned() })?;
+    headers.insert(header::HOST, host);
+    headers.insert(header::USER_AGENT, HeaderValue::from_static("sightline"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("image/*,*/*;q=0.5"));
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if let Some(known) = known {
+        let texts = [
+            (header::IF_NONE_MATCH, known.etag.as_ref()),
+            (header::IF_MODIFIED_SINCE, known.last_modified.as_ref()),
+        ];
+        for (name, text) in texts {
+            if let Some(value) = text.and_then(|text| HeaderValue::from_str(text).ok()) {
+                headers.insert(name, value);
+            }
+        }
+    }
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+/// Reads the body whole, up to the limit, whatever its head promised.
+async fn body(target: &Target, response: Response<Streaming>, limits: Limits) -> Result<Fetched, Error> {
+    let (head, mut streaming) = response.into_parts();
+    let too_large = Error::TooLarge { bytes_max: limits.bytes_max };
+    let announced = streaming.size_hint().lower();
+    if announced > limits.bytes_max {
+        return Err(too_large);
+    }
+    let bytes_max = usize::try_from(limits.bytes_max).unwrap_or(usize::MAX);
+    let mut bytes = BytesMut::with_capacity(usize::try_from(announced.min(PREALLOCATED_MAX)).unwrap_or(0));
+    while let Some(frame) = streaming.frame().await {
+        let frame = frame.map_err(|failed| Error::Unreachable {
+            host: target.host().to_owned(),
+            reason: failed.reason,
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if data.len() > bytes_max - bytes.len() {
+            return Err(too_large);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    let text = |name| head.headers.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).map(str::to_owned);
+    Ok(Fetched::Body {
+        bytes: Bytes::from(bytes),
+        content_type: text(header::CONTENT_TYPE),
+        validator: Validator { etag: text(header::ETAG), last_modified: text(header::LAST_MODIFIED) },
+        freshness: caching::freshness(&head.headers),
+    })
+}
+
+#[async_trait]
+impl MediaSource for HttpMediaSource {
+    async fn fetch(&self, fetch: Fetch) -> Result<Fetched, Error> {
+        let deadline = fetch.limits.deadline;
+        match tokio::time::timeout(deadline, self.follow(&fetch)).await {
+            Ok(fetched) => fetched,
+            Err(_) => Err(Error::Timeout { deadline }),
+        }
+    }
+}
