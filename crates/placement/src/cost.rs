@@ -1,0 +1,118 @@
+//! Predicted milliseconds.
+//!
+//! ```text
+//! cost = queue    prompt and media tokens ahead of it
+//!      + fetch    bytes of media not near
+//!      + encode   media tokens neither near nor inside cached blocks
+//!      + prefill  prompt tokens not in KV
+//!      + decode   active sequences
+//!      + pressure a KV cache nearly full: work done again
+//! ```
+
+use crate::candidate::Candidate;
+use crate::wanted::{Wanted, cached_tokens};
+
+/// Share of the KV cache in use from which preemption becomes likely.
+const PRESSURE_FROM: f64 = 0.9;
+
+/// How many times over the whole prompt may be charged for pressure.
+const PRESSURE_MAX: f64 = 10.0;
+
+/// What a request is predicted to cost on a holder, in milliseconds; no term is negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CostMs {
+    /// For work that is ahead of it.
+    pub queue: f64,
+    /// For media not near.
+    pub fetch: f64,
+    /// For media not resident.
+    pub encode: f64,
+    /// For prompt tokens not in KV.
+    pub prefill: f64,
+    /// For active sequences.
+    pub decode: f64,
+    /// For a KV cache nearly full.
+    pub pressure: f64,
+}
+
+impl CostMs {
+    /// Sums the terms.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.queue + self.fetch + self.encode + self.prefill + self.decode + self.pressure
+    }
+
+    /// Predicts when the first token comes, where the decode term has not all been paid yet.
+    #[must_use]
+    pub fn first_token(&self) -> f64 {
+        self.queue + self.fetch + self.encode + self.prefill
+    }
+}
+
+/// A request's work on one holder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Prompt blocks it has or will have.
+    pub cached_blocks: u32,
+    /// Prompt tokens that its engine is predicted to take from its cache.
+    pub cached_tokens: u32,
+    /// Prompt tokens to compute.
+    pub prefill_tokens: u32,
+    /// Media tokens to encode.
+    pub encode_tokens: u32,
+    /// Blocks the prompt occupies.
+    pub prompt_blocks: u32,
+}
+
+impl Work {
+    /// Weighs a request for a candidate.
+    #[must_use]
+    pub fn of(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> Self {
+        let routing = wanted.routing;
+        let size = candidate.block_size.max(1);
+        let usable = routing.prompt_tokens.saturating_sub(1) / size;
+        let cached_blocks = candidate.blocks(wanted).min(usable);
+        let cached_tokens = cached_tokens(cached_blocks, routing.prompt_tokens, size);
+        let prefill_tokens = routing.prompt_tokens - cached_tokens;
+        let far =
+            routing.mm_routing_info.total_image_tokens.saturating_sub(candidate.near(wanted.policy).tokens);
+        Self {
+            cached_blocks,
+            cached_tokens,
+            prefill_tokens,
+            encode_tokens: far.min(prefill_tokens),
+            prompt_blocks: routing.prompt_tokens.div_ceil(size),
+        }
+    }
+}
+
+/// Predicts the cost of a request's work on a candidate.
+#[must_use]
+pub fn cost(wanted: &Wanted<'_>, candidate: &Candidate<'_>, work: &Work) -> CostMs {
+    let (rates, load) = (&candidate.rates, &candidate.load);
+    let media = wanted.routing.mm_routing_info.total_image_tokens;
+    let far_tokens = media.saturating_sub(candidate.near(wanted.policy).tokens);
+    let far_share = f64::from(far_tokens) / f64::from(media.max(1));
+    let whole_prompt = f64::from(wanted.routing.prompt_tokens) * rates.prefill_ms;
+    CostMs {
+        queue: load.prefill_tokens as f64 * rates.prefill_ms + load.media_tokens as f64 * rates.encode_ms,
+        fetch: wanted.media_bytes as f64 * far_share * rates.fetch_ms,
+        encode: f64::from(work.encode_tokens) * rates.encode_ms,
+        prefill: f64::from(work.prefill_tokens) * rates.prefill_ms,
+        decode: f64::from(load.active) * rates.decode_ms,
+        pressure: overshoot(candidate, work) * whole_prompt,
+    }
+}
+
+/// How far the request would push the cache into the range where others are preempted.
+fn overshoot(candidate: &Candidate<'_>, work: &Work) -> f64 {
+    let blocks = candidate.limits.kv_blocks;
+    if blocks == 0 {
+        return 0.0;
+    }
+    let blocks = f64::from(blocks);
+    let used = candidate.load.kv_usage.clamp(0.0, 1.0).max(candidate.load.decode_blocks as f64 / blocks);
+    let needed = f64::from(work.prompt_blocks.saturating_sub(work.cached_blocks)) / blocks;
+    let over = (used + needed - PRESSURE_FROM) / (1.0 - PRESSURE_FROM);
+    over.clamp(0.0, PRESSURE_MAX)
+}

@@ -1,0 +1,210 @@
+//! Which holder recently had which media item, whatever stood before it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use identity::{Holder, MediaKey};
+
+use crate::candidate::NearMedia;
+
+/// How much is remembered, per holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResidencyLimits {
+    /// Items; the least recently seen are forgotten first.
+    pub items_max: usize,
+    /// How long an item counts after it was last seen.
+    pub ttl: Duration,
+}
+
+impl Default for ResidencyLimits {
+    fn default() -> Self {
+        Self { items_max: 4096, ttl: Duration::from_secs(600) }
+    }
+}
+
+/// Media items by holder: a signal beside prefix overlap, bounded per holder in number and age.
+#[derive(Clone, Debug, Default)]
+pub struct Residency {
+    limits: ResidencyLimits,
+    holders: HashMap<Holder, Recent>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Recent {
+    items: HashMap<MediaKey, Seen>,
+    /// Sightings in order of time; outdated ones are skipped.
+    order: VecDeque<(u64, MediaKey)>,
+    sightings: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    sighting: u64,
+    at: Duration,
+}
+
+impl Residency {
+    /// Starts with nothing known.
+    #[must_use]
+    pub fn new(limits: ResidencyLimits) -> Self {
+        Self { limits, holders: HashMap::new() }
+    }
+
+    /// Notes that a holder has, or is about to have, an item. Answers whether that is news.
+    pub fn see(&mut self, holder: &Holder, media: MediaKey, now: Duration) -> bool {
+        if !self.holders.contains_key(holder) {
+            self.holders.insert(holder.clone(), Recent::default());
+        }
+        let Some(recent) = self.holders.get_mut(holder) else { return false };
+        recent.see(media, now, &self.limits)
+    }
+
+    /// Forgets an item of a holder, as when the request that would have brought it failed.
+    pub fn forget(&mut self, holder: &Holder, media: MediaKey) {
+        if let Some(recent) = self.holders.get_mut(holder) {
+            recent.items.remove(&media);
+        }
+    }
+
+    /// Forgets all of a holder: its engine is another now, or gone.
+    pub fn forget_holder(&mut self, holder: &Holder) {
+        self.holders.remove(holder);
+    }
+
+    /// Keeps only the holders that still exist.
+    pub fn retain(&mut self, exists: impl Fn(&Holder) -> bool) {
+        self.holders.retain(|holder, _| exists(holder));
+    }
+
+    /// Sums what a holder has of a request's media, given sorted; `payload_free` are those it must have.
+    ///
+    /// A repeated item counts as near from its second occurrence on: it is encoded once.
+    #[must_use]
+    pub fn near(&self, holder: &Holder, wanted: Query<'_>, now: Duration) -> NearMedia {
+        let recent = self.holders.get(holder);
+        let has = |media: MediaKey| recent.is_some_and(|recent| recent.has(media, now, self.limits.ttl));
+        let mut near = NearMedia {
+            lacks_payload_free: wanted.payload_free.iter().any(|media| !has(*media)),
+            ..NearMedia::default()
+        };
+        let mut before = None;
+        for (media, tokens) in wanted.multiset {
+            if before == Some(*media) || has(*media) {
+                near.items += 1;
+                near.tokens = near.tokens.saturating_add(*tokens);
+            }
+            before = Some(*media);
+        }
+        near
+    }
+
+    /// Counts the items remembered of a holder.
+    #[must_use]
+    pub fn len(&self, holder: &Holder) -> usize {
+        self.holders.get(holder).map_or(0, |recent| recent.items.len())
+    }
+}
+
+/// Which media a request has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Query<'a> {
+    /// (media key, tokens) of each item, sorted.
+    pub multiset: &'a [(MediaKey, u32)],
+    /// Items that come without payload.
+    pub payload_free: &'a [MediaKey],
+}
+
+impl Recent {
+    fn see(&mut self, media: MediaKey, now: Duration, limits: &ResidencyLimits) -> bool {
+        self.sightings += 1;
+        let seen = Seen { sighting: self.sightings, at: now };
+        let before = self.items.insert(media, seen);
+        self.order.push_back((self.sightings, media));
+        while self.items.len() > limits.items_max {
+            let Some((sighting, oldest)) = self.order.pop_front() else { break };
+            if self.items.get(&oldest).is_some_and(|it| it.sighting == sighting) {
+                self.items.remove(&oldest);
+            }
+        }
+        if self.order.len() > limits.items_max.saturating_mul(2).saturating_add(16) {
+            let items = &self.items;
+            self.order
+                .retain(|(sighting, media)| items.get(media).is_some_and(|it| it.sighting == *sighting));
+        }
+        before.is_none_or(|before| now.saturating_sub(before.at) > limits.ttl)
+    }
+
+    fn has(&self, media: MediaKey, now: Duration, ttl: Duration) -> bool {
+        self.items.get(&media).is_some_and(|seen| now.saturating_sub(seen.at) <= ttl)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use identity::{Rank, WorkerId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: ResidencyLimits = ResidencyLimits { items_max: 4, ttl: Duration::from_secs(10) };
+
+    fn holder(name: &str) -> Holder {
+        Holder { worker: WorkerId::new(name), rank: Rank(0) }
+    }
+
+    const fn key(raw: u64) -> MediaKey {
+        MediaKey::new(raw)
+    }
+
+    #[test]
+    fn duplicates_count_once_as_far() {
+        let residency = Residency::new(LIMITS);
+        let multiset = [(key(1), 10), (key(1), 10), (key(2), 5)];
+        let near =
+            residency.near(&holder("a"), Query { multiset: &multiset, payload_free: &[] }, Duration::ZERO);
+        assert_eq!(near, NearMedia { items: 1, tokens: 10, lacks_payload_free: false });
+    }
+
+    #[test]
+    fn items_without_payload_must_be_resident() {
+        let mut residency = Residency::new(LIMITS);
+        let query = Query { multiset: &[(key(1), 10)], payload_free: &[key(1)] };
+        assert!(residency.near(&holder("a"), query, Duration::ZERO).lacks_payload_free);
+        assert!(residency.see(&holder("a"), key(1), Duration::ZERO));
+        assert!(!residency.near(&holder("a"), query, Duration::from_secs(10)).lacks_payload_free);
+        assert!(residency.near(&holder("a"), query, Duration::from_secs(11)).lacks_payload_free);
+        assert!(residency.near(&holder("b"), query, Duration::ZERO).lacks_payload_free);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn keeps_the_latest_items(steps in prop::collection::vec((0_u64..8, 0_u64..3, any::<bool>()), 1..300)) {
+            let (mut residency, mut oracle) = (Residency::new(LIMITS), Vec::<(MediaKey, Duration)>::new());
+            let (a, mut now) = (holder("a"), Duration::ZERO);
+            for (raw, gap, forget) in steps {
+                now += Duration::from_secs(gap);
+                oracle.retain(|(it, _)| *it != key(raw));
+                if forget {
+                    residency.forget(&a, key(raw));
+                } else {
+                    residency.see(&a, key(raw), now);
+                    oracle.push((key(raw), now));
+                    if oracle.len() > LIMITS.items_max {
+                        oracle.remove(0);
+                    }
+                }
+                prop_assert!(residency.len(&a) <= LIMITS.items_max);
+                let order = residency.holders.get(&a).map_or(0, |recent| recent.order.len());
+                prop_assert!(order <= 2 * LIMITS.items_max + 16);
+                for raw in 0..8 {
+                    let multiset = [(key(raw), 1)];
+                    let near = residency.near(&a, Query { multiset: &multiset, payload_free: &[] }, now);
+                    let expected = oracle.iter().any(|(it, at)| *it == key(raw) && now - *at <= LIMITS.ttl);
+                    prop_assert_eq!(near.items == 1, expected);
+                }
+            }
+        }
+    }
+}
