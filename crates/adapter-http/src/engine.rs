@@ -94,7 +94,7 @@ impl HttpEngine {
             match connection.exchange(outgoing(endpoint, request)).await {
                 Ok(response) => return Ok(response),
                 Err(failed) => {
-                    tracing::debug!(%endpoint, reason = failed.reason, "pooled connection was dead")
+                    tracing::debug!(%endpoint, reason = failed.reason, "pooled connection was dead");
                 }
             }
         }

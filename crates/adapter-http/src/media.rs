@@ -81,10 +81,10 @@ impl HttpMediaSource {
         let addresses = target.addresses(&self.config.policy).await?;
         let _permit = self.hosts.enter(target.host()).await;
         let connection = self.connect(target, &addresses).await?;
-        let response =
-            connection.exchange(request(target, fetch.known.as_ref())?).await.map_err(|failed| {
-                Error::Unreachable { host: target.host().to_owned(), reason: failed.reason }
-            })?;
+        let response = connection
+            .exchange(request(target, fetch.known.as_ref())?)
+            .await
+            .map_err(|failed| Error::Unreachable { host: target.host().to_owned(), reason: failed.reason })?;
         match response.status() {
             StatusCode::OK => body(target, response, fetch.limits).await.map(Hop::Done),
             StatusCode::NOT_MODIFIED if fetch.known.is_some() => {
@@ -97,8 +97,7 @@ impl HttpMediaSource {
             | StatusCode::PERMANENT_REDIRECT => {
                 let location = response.headers().get(header::LOCATION).and_then(|it| it.to_str().ok());
                 let url = location.and_then(|location| target.join(location));
-                url.map(Hop::Redirect)
-                    .ok_or(Error::Redirects { redirects_max: fetch.limits.redirects_max })
+                url.map(Hop::Redirect).ok_or(Error::Redirects { redirects_max: fetch.limits.redirects_max })
             }
             status => Err(Error::Status { status: status.as_u16() }),
         }
@@ -169,10 +168,8 @@ async fn body(target: &Target, response: Response<Streaming>, limits: Limits) ->
     let bytes_max = usize::try_from(limits.bytes_max).unwrap_or(usize::MAX);
     let mut bytes = BytesMut::with_capacity(usize::try_from(announced.min(PREALLOCATED_MAX)).unwrap_or(0));
     while let Some(frame) = streaming.frame().await {
-        let frame = frame.map_err(|failed| Error::Unreachable {
-            host: target.host().to_owned(),
-            reason: failed.reason,
-        })?;
+        let frame = frame
+            .map_err(|failed| Error::Unreachable { host: target.host().to_owned(), reason: failed.reason })?;
         let Ok(data) = frame.into_data() else { continue };
         if data.len() > bytes_max - bytes.len() {
             return Err(too_large);

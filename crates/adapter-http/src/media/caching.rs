@@ -67,9 +67,9 @@ mod tests {
     use super::*;
 
     fn check(lines: &[(&'static str, &'static str)], fresh_s: u64, no_store: bool) {
-        let lines = lines.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        });
+        let lines = lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(name, value);

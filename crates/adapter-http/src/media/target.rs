@@ -83,10 +83,9 @@ impl Target {
 
     /// Returns path and query.
     pub(super) fn path(&self) -> String {
-        self.url.query().map_or_else(
-            || self.url.path().to_owned(),
-            |query| format!("{}?{query}", self.url.path()),
-        )
+        self.url
+            .query()
+            .map_or_else(|| self.url.path().to_owned(), |query| format!("{}?{query}", self.url.path()))
     }
 
     /// Resolves a redirect's location; none if it is no URL.
@@ -105,8 +104,21 @@ mod tests {
             assert!(Target::parse(good).is_ok(), "{good}");
         }
         for bad in [
-            "", "a", "//a/b", "file:///etc/passwd", "ftp://a/", "gopher://a/", "data:,x", "http://", "http:///",
-            "http://u@a/", "http://u:p@a/", "http://:p@a/", "http://a b/", "javascript:1", "unix:/x",
+            "",
+            "a",
+            "//a/b",
+            "file:///etc/passwd",
+            "ftp://a/",
+            "gopher://a/",
+            "data:,x",
+            "http://",
+            "http:///",
+            "http://u@a/",
+            "http://u:p@a/",
+            "http://:p@a/",
+            "http://a b/",
+            "javascript:1",
+            "unix:/x",
         ] {
             // "http:///a" names host "a" to a browser, so it is absent here.
             assert!(Target::parse(bad).is_err(), "{bad}");
