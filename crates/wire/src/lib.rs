@@ -1,1 +1,12 @@
 #![doc = include_str!("../README.md")]
+
+pub mod card;
+pub mod codec;
+mod form;
+pub mod kv;
+pub mod load;
+pub mod registry_key;
+pub mod subject;
+pub mod sync;
+
+pub use codec::{Error, VERSION};
