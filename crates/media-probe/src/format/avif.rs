@@ -1,0 +1,189 @@
+//! AVIF and HEIC: the primary item's properties.
+//!
+//! ```text
+//! box: size u32, type, [size u64], data        ftyp   meta( pitm │ iprp( ipco( ispe │ irot │ imir … ) ipma … ) … )
+//! ```
+
+use crate::bytes::{Bytes, Stop};
+use crate::malformed::Malformed;
+use crate::orientation::Orientation;
+use crate::probe::{Format, Header};
+
+/// Returns the format of a major brand.
+pub(crate) fn brand(brand: &[u8]) -> Option<Format> {
+    match brand {
+        b"avif" | b"avis" => Some(Format::Avif),
+        b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"hevx" => Some(Format::Heic),
+        _ => None,
+    }
+}
+
+pub(crate) fn header(bytes: Bytes<'_>, format: Format) -> Result<Header, Stop> {
+    let file = Span { from: 0, to: u64::MAX };
+    let meta = file.find(bytes, *b"meta")?.full();
+    let item = primary(bytes, meta.find(bytes, *b"pitm")?)?;
+    let properties = meta.find(bytes, *b"iprp")?;
+    let container = properties.find(bytes, *b"ipco")?;
+    let indices = associations(bytes, properties, item)?;
+    let mut found = Properties::default();
+    container.each(
+        bytes,
+        |index, name, span| {
+            if indices.contains(&index) { found.read(bytes, name, span) } else { Ok(()) }
+        },
+    )?;
+    found.header(format)
+}
+
+/// A box's data.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    to: u64,
+}
+
+impl Span {
+    /// Steps over a full box's version and flags.
+    const fn full(self) -> Self {
+        Self { from: self.from.saturating_add(4), to: self.to }
+    }
+
+    /// Visits the boxes inside, numbered from 1.
+    fn each(
+        self,
+        bytes: Bytes<'_>,
+        mut visit: impl FnMut(u32, [u8; 4], Self) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let mut at = self.from;
+        let mut index = 1;
+        while at < self.to {
+            let (name, span) = open(bytes, at, self.to)?;
+            visit(index, name, span)?;
+            at = span.to;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Finds the first box of a type inside.
+    fn find(self, bytes: Bytes<'_>, wanted: [u8; 4]) -> Result<Self, Stop> {
+        let mut at = self.from;
+        while at < self.to {
+            if self.to == u64::MAX && bytes.whole && at >= bytes.len() {
+                break;
+            }
+            let (name, span) = open(bytes, at, self.to)?;
+            if name == wanted {
+                return Ok(span);
+            }
+            at = span.to;
+        }
+        Err(Malformed::Part("box structure").into())
+    }
+}
+
+/// Reads a box's head; its end is always behind its start.
+fn open(bytes: Bytes<'_>, at: u64, to: u64) -> Result<([u8; 4], Span), Stop> {
+    let (size, name) = (u64::from(bytes.u32_be(at)?), bytes.array::<4>(at.saturating_add(4))?);
+    let (head, size) = match size {
+        0 => (8, to - at),
+        1 => (16, bytes.array(at.saturating_add(8)).map(u64::from_be_bytes)?),
+        _ => (8, size),
+    };
+    let end = at.saturating_add(size);
+    if size < head || end > to {
+        return Err(Malformed::Part("box size").into());
+    }
+    Ok((name, Span { from: at + head, to: end }))
+}
+
+fn primary(bytes: Bytes<'_>, pitm: Span) -> Result<u32, Stop> {
+    let at = pitm.full().from;
+    if bytes.u8(pitm.from)? == 0 { bytes.u16_be(at).map(u32::from) } else { bytes.u32_be(at) }
+}
+
+/// Returns the numbers of an item's properties.
+fn associations(bytes: Bytes<'_>, properties: Span, item: u32) -> Result<Vec<u32>, Stop> {
+    let mut indices = Vec::new();
+    properties.each(bytes, |_, name, span| {
+        if &name == b"ipma" && indices.is_empty() {
+            indices = associated(bytes, span, item)?;
+        }
+        Ok(())
+    })?;
+    Ok(indices)
+}
+
+fn associated(bytes: Bytes<'_>, ipma: Span, item: u32) -> Result<Vec<u32>, Stop> {
+    let [version, _, _, flags] = bytes.array::<4>(ipma.from)?;
+    let entries = bytes.u32_be(ipma.from + 4)?;
+    let mut at = ipma.from + 8;
+    for _ in 0..entries {
+        if at >= ipma.to {
+            return Err(Malformed::Part("property associations").into());
+        }
+        let id = if version < 1 { bytes.u16_be(at)?.into() } else { bytes.u32_be(at)? };
+        at += if version < 1 { 2 } else { 4 };
+        let count = u64::from(bytes.u8(at)?);
+        at += 1;
+        let wide = flags & 1 != 0;
+        if id == item {
+            return (0..count)
+                .map(|number| {
+                    if wide {
+                        bytes.u16_be(at + 2 * number).map(|index| u32::from(index & 0x7fff))
+                    } else {
+                        bytes.u8(at + number).map(|index| u32::from(index & 0x7f))
+                    }
+                })
+                .collect();
+        }
+        at += if wide { 2 * count } else { count };
+    }
+    Ok(Vec::new())
+}
+
+#[derive(Default)]
+struct Properties {
+    size: Option<(u32, u32)>,
+    turns: u8,
+    mirror: Option<u8>,
+    cropped: bool,
+}
+
+impl Properties {
+    fn read(&mut self, bytes: Bytes<'_>, name: [u8; 4], span: Span) -> Result<(), Stop> {
+        match &name {
+            b"ispe" => self.size = Some((bytes.u32_be(span.from + 4)?, bytes.u32_be(span.from + 8)?)),
+            b"irot" => self.turns = bytes.u8(span.from)? & 3,
+            b"imir" => self.mirror = Some(bytes.u8(span.from)? & 1),
+            b"clap" => self.cropped = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn header(&self, format: Format) -> Result<Header, Stop> {
+        let Some((width, height)) = self.size else {
+            return Err(Malformed::Part("image without a size").into());
+        };
+        if self.cropped && format == Format::Heic {
+            return Err(Malformed::Unsupported("clean aperture").into());
+        }
+        Ok(Header::settled(width, height, self.orientation()))
+    }
+
+    /// Quarter turns are anticlockwise and come first; axis 0 mirrors top and bottom, axis 1 left and right.
+    fn orientation(&self) -> Orientation {
+        Orientation::new(match (self.turns, self.mirror) {
+            (0, None) => 1,
+            (1, None) => 8,
+            (2, None) => 3,
+            (_, None) => 6,
+            (0, Some(0)) | (2, Some(1..)) => 4,
+            (0, Some(1..)) | (2, Some(0)) => 2,
+            (1, Some(0)) | (3.., Some(1..)) => 5,
+            (1, Some(1..)) | (3.., Some(0)) => 7,
+        })
+    }
+}
