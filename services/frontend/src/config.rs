@@ -1,0 +1,155 @@
+//! A frontend's configuration.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything a frontend can be told; every field has a default.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where clients connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where operators connect; none opens no such listener.
+    pub admin_listen: Option<SocketAddr>,
+    /// Names this frontend in request ids and load gauges; empty derives a name from the time of start.
+    pub id: String,
+    /// Namespace of workers and subjects.
+    pub namespace: String,
+    /// Models whose prompts can be predicted here.
+    pub models: Vec<ModelConfig>,
+    /// Bearer keys; none lets everybody in.
+    pub keys: Vec<KeyConfig>,
+    /// The routing policy where a request names none.
+    pub policy: String,
+    /// The cluster's secret, mixed into block keys.
+    pub secret: String,
+    /// Media.
+    pub media: MediaConfig,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// A model whose files are here.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The name clients use.
+    pub name: String,
+    /// Directory with tokenizer, template and configurations.
+    pub dir: PathBuf,
+}
+
+/// A bearer key.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyConfig {
+    /// The secret.
+    pub key: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// Whether it opens what is for operators.
+    #[serde(default)]
+    pub operator: bool,
+}
+
+impl std::fmt::Debug for KeyConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyConfig").field("tenant", &self.tenant).field("operator", &self.operator).finish()
+    }
+}
+
+/// How media are treated.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MediaConfig {
+    /// Networks, as CIDRs, from which media are fetched although they are not public.
+    pub allow_networks: Vec<String>,
+    /// Media items in one request.
+    pub items_max: usize,
+    /// Bytes of one item.
+    pub item_bytes_max: u64,
+    /// Bytes of fetched media kept.
+    pub stored_bytes_max: u64,
+    /// Longest time one item may take to fetch, in milliseconds.
+    pub fetch_ms: u64,
+    /// Redirects followed.
+    pub redirects_max: u8,
+    /// Fetches at once from one host.
+    pub fetches_per_host_max: usize,
+}
+
+impl Default for MediaConfig {
+    fn default() -> Self {
+        Self {
+            allow_networks: Vec::new(),
+            items_max: 64,
+            item_bytes_max: 32 << 20,
+            stored_bytes_max: 512 << 20,
+            fetch_ms: 10_000,
+            redirects_max: 4,
+            fetches_per_host_max: 32,
+        }
+    }
+}
+
+/// What a frontend takes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Bytes of one request body.
+    pub body_bytes_max: u64,
+    /// Bytes of all request bodies held at once.
+    pub held_bytes_max: u64,
+    /// Longest time a body may take to arrive, in milliseconds.
+    pub body_ms: u64,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Longest time a request may wait for a worker, in milliseconds.
+    pub queue_ms: u64,
+    /// Longest wait for a response head of an engine, in milliseconds.
+    pub head_ms: u64,
+    /// Longest silence of an engine within a response, in milliseconds.
+    pub idle_ms: u64,
+    /// Longest time streams may take to finish after the end was asked for, in milliseconds.
+    pub drain_ms: u64,
+    /// Decisions kept for `explain`, and as many mismatches besides.
+    pub decisions_kept: usize,
+    /// CPU jobs at once; 0 takes one per core.
+    pub threads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 << 20,
+            held_bytes_max: 1 << 30,
+            body_ms: 60_000,
+            connections_max: 16_384,
+            queue_ms: 30_000,
+            head_ms: 600_000,
+            idle_ms: 300_000,
+            drain_ms: 30_000,
+            decisions_kept: 4096,
+            threads: 0,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
+            admin_listen: None,
+            id: String::new(),
+            namespace: "default".to_owned(),
+            models: Vec::new(),
+            keys: Vec::new(),
+            policy: "kv".to_owned(),
+            secret: String::new(),
+            media: MediaConfig::default(),
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Reading request bodies within bounds.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode, header};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
+
+use crate::answer::{Answer, Broken};
+use crate::api_error::ApiError;
+
+/// Bounds of request bodies.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    bytes_max: u64,
+    deadline: Duration,
+    /// Bytes that all held bodies may take together, in KiB.
+    budget: Arc<Semaphore>,
+}
+
+/// A body, and its share of the budget for as long as it is held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    pub(crate) share: Option<OwnedSemaphorePermit>,
+}
+
+/// A body that was not read; the rest of it may still arrive.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) error: ApiError,
+    pub(crate) rest: Option<Incoming>,
+}
+
+impl From<ApiError> for Unread {
+    fn from(error: ApiError) -> Self {
+        Self { error, rest: None }
+    }
+}
+
+impl Bodies {
+    pub(crate) fn new(bytes_max: u64, held_bytes_max: u64, deadline: Duration) -> Self {
+        let permits = usize::try_from(held_bytes_max >> 10).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self { bytes_max, deadline, budget: Arc::new(Semaphore::new(permits)) }
+    }
+
+    /// Reads a body whole; a length that is too large is refused before anything is read.
+    pub(crate) async fn read(&self, mut body: Incoming) -> Result<Held, Unread> {
+        let announced = body.size_hint().lower();
+        if announced > self.bytes_max {
+            return Err(Unread { error: self.too_large(), rest: Some(body) });
+        }
+        let mut share = match self.reserve(announced) {
+            Ok(share) => share,
+            Err(error) => return Err(Unread { error, rest: Some(body) }),
+        };
+        let known = body.size_hint().exact().is_some();
+        let mut bytes = BytesMut::with_capacity(usize::try_from(announced).unwrap_or(0));
+        let reading = async {
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame.map_err(|cause| incomplete().cause(cause))?.into_data() else {
+                    continue;
+                };
+                let total = length(bytes.len() + data.len());
+                if total > self.bytes_max {
+                    return Err(self.too_large());
+                }
+                if !known && let Some(more) = self.reserve(length(data.len()))? {
+                    match &mut share {
+                        Some(share) => share.merge(more),
+                        None => share = Some(more),
+                    }
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(self.deadline, reading).await {
+            Ok(Ok(())) => Ok(Held { bytes: bytes.freeze(), share }),
+            Ok(Err(error)) => Err(Unread { error, rest: Some(body) }),
+            Err(_) => {
+                let message = format!("the request body did not arrive within {} s", self.deadline.as_secs());
+                Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message).into())
+            }
+        }
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        if kib == 0 {
+            return Ok(None);
+        }
+        Arc::clone(&self.budget).try_acquire_many_owned(kib).map(Some).map_err(|_| {
+            ApiError::overloaded("too many request bytes are held at once", Duration::from_secs(1))
+        })
+    }
+
+    fn too_large(&self) -> ApiError {
+        let message = format!("the request body exceeds the limit of {} bytes", self.bytes_max);
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    }
+}
+
+fn incomplete() -> ApiError {
+    ApiError::bad_request("incomplete_body", "the request body ended early")
+}
+
+fn length(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+impl Unread {
+    /// Makes the response; what is left of the body is read and dropped for a moment, so that a client that still
+    /// sends gets to read the answer instead of a reset.
+    pub(crate) fn response(self) -> Response<Answer> {
+        let mut response = self.error.response();
+        if let Some(rest) = self.rest {
+            let (json, patience) = (Some(self.error.json()), Box::pin(sleep(LINGER)));
+            *response.body_mut() = Answer::streamed(Lingering { json, rest, patience, bytes: 0 });
+            response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// How long, and how much of, a refused body is read.
+const LINGER: Duration = Duration::from_millis(500);
+const LINGER_BYTES_MAX: u64 = 256 << 20;
+
+/// An answer that ends once the request's body has.
+struct Lingering {
+    json: Option<Bytes>,
+    rest: Incoming,
+    patience: Pin<Box<Sleep>>,
+    bytes: u64,
+}
+
+impl Body for Lingering {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if let Some(json) = self.json.take() {
+            return Poll::Ready(Some(Ok(Frame::data(json))));
+        }
+        loop {
+            if self.patience.as_mut().poll(cx).is_ready() || self.bytes > LINGER_BYTES_MAX {
+                return Poll::Ready(None);
+            }
+            match Pin::new(&mut self.rest).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.bytes += frame.data_ref().map_or(0, |data| length(data.len()));
+                }
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
