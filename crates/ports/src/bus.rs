@@ -117,3 +117,81 @@ pub trait Subscription: Send + std::fmt::Debug {
     /// Waits for the next message; none once the bus is closed. Safe to cancel.
     async fn next(&mut self) -> Option<Received>;
 }
+
+/// Tells whether messages can be published on a subject: parts that are neither empty, blank nor wildcards.
+#[must_use]
+pub fn is_subject(subject: &str) -> bool {
+    subject.split('.').all(is_literal)
+}
+
+/// Tells whether a pattern can be subscribed to.
+#[must_use]
+pub fn is_pattern(pattern: &str) -> bool {
+    let mut parts = pattern.split('.').peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        if !(is_literal(part) || part == "*" || (part == ">" && last)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Tells whether a subject falls under a pattern.
+#[must_use]
+pub fn matches(pattern: &str, subject: &str) -> bool {
+    let mut parts = subject.split('.');
+    for wanted in pattern.split('.') {
+        match (wanted, parts.next()) {
+            (">", Some(_)) => return true,
+            ("*", Some(_)) => {}
+            (wanted, Some(part)) if wanted == part => {}
+            _ => return false,
+        }
+    }
+    parts.next().is_none()
+}
+
+fn is_literal(part: &str) -> bool {
+    !part.is_empty() && !part.contains(['*', '>']) && !part.contains(char::is_whitespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, subject: &str, expected: bool) {
+        assert_eq!(matches(pattern, subject), expected, "{subject} under {pattern}");
+    }
+
+    #[test]
+    fn wildcards_stand_for_parts() {
+        check("a.b", "a.b", true);
+        check("a.b", "a.b.c", false);
+        check("a.b.c", "a.b", false);
+        check("a.*", "a.b", true);
+        check("a.*", "a.b.c", false);
+        check("*.b", "a.b", true);
+        check("a.>", "a.b", true);
+        check("a.>", "a.b.c", true);
+        check("a.>", "a", false);
+        check(">", "a", true);
+    }
+
+    #[test]
+    fn malformed_names_are_told_apart() {
+        for (name, subject, pattern) in [
+            ("a.b", true, true),
+            ("a.*.b", false, true),
+            ("a.>", false, true),
+            ("a.>.b", false, false),
+            ("a..b", false, false),
+            ("", false, false),
+            ("a.", false, false),
+            ("a b", false, false),
+            ("a.b*", false, false),
+        ] {
+            assert_eq!((is_subject(name), is_pattern(name)), (subject, pattern), "{name:?}");
+        }
+    }
+}
