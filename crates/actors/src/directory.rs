@@ -1,0 +1,302 @@
+//! Parent: the node · Asks: nobody (registry and engines through children)
+//! Bound: 1,024 waiting messages, 64 children, 4,096 workers
+//! When it dies: the published fleet stays; the next life resumes its rows and watches anew.
+
+mod fleet;
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor_kit::{Address, Children, Failed, Mail, Node, Spec};
+use arc_swap::ArcSwap;
+use identity::WorkerId;
+use membership::presence::{Bounds, Signal};
+use ports::engine::Endpoint;
+use ports::registry::{self, Entry, Event, Watch};
+use ports::{Clock, Engine, Registry};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::watch;
+
+pub use fleet::{Fleet, Seat, Served, Worker};
+pub use table::Pulse;
+use table::Table;
+
+/// The directory of workers; cheap to clone, outlives the actor's restarts.
+#[derive(Clone, Debug)]
+pub struct DirectoryHandle {
+    address: Address<Msg>,
+    published: Arc<Published>,
+}
+
+/// What a directory needs.
+#[derive(Clone, Debug)]
+pub struct DirectoryArgs {
+    /// The namespace whose workers are watched.
+    pub namespace: String,
+    /// Where cards are.
+    pub registry: Arc<dyn Registry>,
+    /// Probes suspects.
+    pub engine: Arc<dyn Engine>,
+    /// Tells time.
+    pub clock: Arc<dyn Clock>,
+    /// When signals count as lost.
+    pub bounds: Bounds,
+}
+
+#[derive(Debug)]
+struct Published {
+    fleet: ArcSwap<Fleet>,
+    version: watch::Sender<u64>,
+}
+
+impl DirectoryHandle {
+    /// Starts the directory in a node, as `directory/<namespace>`.
+    ///
+    /// # Errors
+    /// As [`Node::supervise`].
+    pub async fn start(node: &Node, args: DirectoryArgs) -> Result<Self, actor_kit::node::Error> {
+        let published = Arc::new(Published {
+            fleet: ArcSwap::from_pointee(Fleet::default()),
+            version: watch::Sender::new(0),
+        });
+        let spec = Spec::new(format!("directory/{}", args.namespace), MAILBOX_MAX);
+        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
+        Ok(Self { address, published })
+    }
+
+    /// Returns the present view; no mailbox hop.
+    #[must_use]
+    pub fn fleet(&self) -> Arc<Fleet> {
+        self.published.fleet.load_full()
+    }
+
+    /// Watches the version of the view.
+    #[must_use]
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.published.version.subscribe()
+    }
+
+    /// Waits until the view satisfies a condition.
+    pub async fn wait_for(&self, condition: impl Fn(&Fleet) -> bool) -> Arc<Fleet> {
+        let mut changed = self.changed();
+        loop {
+            changed.borrow_and_update();
+            let fleet = self.fleet();
+            if condition(&fleet) || changed.changed().await.is_err() {
+                return fleet;
+            }
+        }
+    }
+
+    /// Reports that a worker's engine refused a connection: it is down at once.
+    pub fn refused(&self, worker: &WorkerId) {
+        self.report(worker, Signal::Refused);
+    }
+
+    /// Reports that a worker's engine did not answer, short of refusing: it counts as a failed probe.
+    pub fn failed(&self, worker: &WorkerId) {
+        self.report(worker, Signal::ProbeFailed);
+    }
+
+    /// Reports that a worker's engine answered a request; free unless the worker is suspect.
+    pub fn answered(&self, worker: &WorkerId) {
+        if self.published.fleet.load().worker(worker).is_some_and(|worker| worker.standing.suspect) {
+            self.report(worker, Signal::Answered);
+        }
+    }
+
+    /// Reports beats, at best some times per second; late or lost reports cost nothing but time.
+    pub fn heard(&self, pulses: Vec<Pulse>) {
+        self.offer(Msg::Heard(pulses));
+    }
+
+    fn report(&self, worker: &WorkerId, signal: Signal) {
+        self.offer(Msg::Noted(worker.clone(), signal));
+    }
+
+    /// A report that does not fit is dropped: probes and later requests find the same.
+    fn offer(&self, message: Msg) {
+        if let Err(undelivered) = self.address.offer(message) {
+            tracing::debug!(why = %undelivered.why, "directory report dropped");
+        }
+    }
+}
+
+const MAILBOX_MAX: usize = 1024;
+const CHILDREN_MAX: usize = 64;
+const TICK: Duration = Duration::from_millis(200);
+const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+const WATCH_RETRY: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+enum Msg {
+    Watch,
+    Watching(Result<Box<dyn Watch>, registry::Error>),
+    Watched(Box<dyn Watch>, Event),
+    Unwatched,
+    Noted(WorkerId, Signal),
+    Heard(Vec<Pulse>),
+    Tick,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Behaviour;
+
+struct State {
+    args: DirectoryArgs,
+    published: Arc<Published>,
+    table: Table,
+    children: Children,
+}
+
+impl Actor for Behaviour {
+    type Msg = Mail<Msg>;
+    type State = State;
+    type Arguments = (DirectoryArgs, Arc<Published>);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<Mail<Msg>>,
+        (args, published): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        let table = Table::resume(args.bounds, &published.fleet.load());
+        let mut children = Children::new(CHILDREN_MAX);
+        children.tick(&me, TICK, || Msg::Tick)?;
+        children.after(&me, Duration::ZERO, Msg::Watch)?;
+        Ok(State { args, published, table, children })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<Mail<Msg>>,
+        mail: Mail<Msg>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = state.args.clock.now();
+        match mail.open() {
+            Msg::Watch => state.watch(&me)?,
+            Msg::Watching(Ok(watch)) => state.follow(&me, watch)?,
+            Msg::Watching(Err(error)) => state.watch_later(&me, &error.to_string())?,
+            Msg::Unwatched => state.watch_later(&me, "watch ended")?,
+            Msg::Watched(watch, event) => {
+                state.learn(event, now);
+                state.follow(&me, watch)?;
+            }
+            Msg::Noted(worker, signal) => state.table.note(&worker, signal, now),
+            Msg::Heard(pulses) => state.table.heard(&pulses),
+            Msg::Tick => state.probe(&me, now),
+        }
+        state.publish(now);
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _me: ActorRef<Mail<Msg>>,
+        _event: SupervisionEvent,
+        _state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+impl State {
+    fn watch(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), actor_kit::Full> {
+        let registry = Arc::clone(&self.args.registry);
+        let prefix = wire::registry_key::workers(&self.args.namespace);
+        let work = async move { registry.watch(&prefix).await };
+        let done =
+            |outcome: Result<_, Failed>| Msg::Watching(outcome.unwrap_or(Err(registry::Error::Unreachable)));
+        self.children.run(me, Duration::from_secs(10), work, done).map(drop)
+    }
+
+    fn watch_later(&mut self, me: &ActorRef<Mail<Msg>>, why: &str) -> Result<(), actor_kit::Full> {
+        tracing::warn!(why, "workers are not watched, trying again");
+        self.children.after(me, WATCH_RETRY, Msg::Watch).map(drop)
+    }
+
+    /// Waits for the watch's next event beside the handler.
+    fn follow(&mut self, me: &ActorRef<Mail<Msg>>, mut watch: Box<dyn Watch>) -> Result<(), actor_kit::Full> {
+        let work = async move { watch.next().await.map(|event| (watch, event)) };
+        let ended = |outcome: Result<Option<_>, Failed>| match outcome {
+            Ok(Some((watch, event))) => Msg::Watched(watch, event),
+            Ok(None) | Err(_) => Msg::Unwatched,
+        };
+        self.children.pump(me, work, ended).map(drop)
+    }
+
+    fn learn(&mut self, event: Event, now: Duration) {
+        match event {
+            Event::Reset(entries) => {
+                let listed: Vec<WorkerId> = entries.iter().filter_map(|entry| self.put(entry, now)).collect();
+                self.table.lost_but(&listed, now);
+            }
+            Event::Put(entry) => {
+                self.put(&entry, now);
+            }
+            Event::Deleted { key } => {
+                if let Some((_, worker)) = wire::registry_key::worker_of(&key) {
+                    self.table.lost(&worker, now);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, entry: &Entry, now: Duration) -> Option<WorkerId> {
+        let card = match wire::card::decode(&entry.value) {
+            Ok(card) => card,
+            Err(error) => {
+                tracing::warn!(key = entry.key, %error, "card cannot be read");
+                return wire::registry_key::worker_of(&entry.key).map(|(_, worker)| worker);
+            }
+        };
+        let worker = card.worker.clone();
+        match Endpoint::parse(&card.endpoint).map(|endpoint| self.table.put(card, endpoint, now)) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(%worker, "worker is one too many"),
+            Err(error) => tracing::warn!(%worker, %error, "card has no usable endpoint"),
+        }
+        Some(worker)
+    }
+
+    fn probe(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) {
+        for (worker, endpoint) in self.table.due(now) {
+            let engine = Arc::clone(&self.args.engine);
+            let work = async move { engine.health(&endpoint, PROBE_DEADLINE).await };
+            let done = move |outcome: Result<Result<(), ports::engine::Error>, Failed>| match outcome {
+                Ok(Ok(())) => Msg::Noted(worker, Signal::Answered),
+                Ok(Err(error)) if error.refused() => Msg::Noted(worker, Signal::Refused),
+                Ok(Err(_)) | Err(_) => Msg::Noted(worker, Signal::ProbeFailed),
+            };
+            if self.children.run(me, PROBE_DEADLINE * 2, work, done).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn publish(&mut self, now: Duration) {
+        let before = self.published.fleet.load();
+        let fleet = self.table.view(before.version() + 1, now);
+        if !before.differs(&fleet) {
+            return;
+        }
+        log_changes(&before, &fleet);
+        let version = fleet.version();
+        self.published.fleet.store(Arc::new(fleet));
+        self.published.version.send_replace(version);
+    }
+}
+
+fn log_changes(before: &Fleet, after: &Fleet) {
+    for worker in after.workers() {
+        let was = before.worker(&worker.card.worker).map(|worker| worker.state());
+        if was != Some(worker.state()) {
+            let (id, state) = (&worker.card.worker, worker.state());
+            tracing::info!(worker = %id, state, was = was.unwrap_or("unknown"), "worker changed");
+        }
+    }
+    for worker in before.workers().filter(|worker| after.worker(&worker.card.worker).is_none()) {
+        tracing::info!(worker = %worker.card.worker, "worker is gone");
+    }
+}
