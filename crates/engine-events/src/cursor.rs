@@ -132,3 +132,62 @@ impl Cursor {
         self.recent.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cursor behind batches `0..=last` of engine `a`.
+    fn behind(last: u64) -> Cursor {
+        let mut cursor = Cursor::new();
+        (0..=last).for_each(|seq| assert_eq!(cursor.on_batch(seq, &payload('a', seq)), Step::Apply));
+        cursor
+    }
+
+    fn payload(engine: char, seq: u64) -> Vec<u8> {
+        format!("{engine}{seq}").into_bytes()
+    }
+
+    #[test]
+    fn live_batches_are_judged_by_number_and_payload() {
+        for (engine, seq, expected) in [
+            ('a', 10, Step::Apply),
+            ('a', 9, Step::Duplicate),
+            ('a', 3, Step::Duplicate),
+            ('a', 11, Step::Replay { from: 9 }),
+            ('b', 9, Step::Replay { from: 9 }),
+            ('b', 0, Step::Replay { from: 9 }),
+        ] {
+            assert_eq!(behind(9).on_batch(seq, &payload(engine, seq)), expected, "{engine}{seq}");
+        }
+        assert_eq!(Cursor::new().on_batch(0, b""), Step::Apply);
+        assert_eq!(Cursor::new().on_batch(7, b""), Step::Replay { from: 0 });
+    }
+
+    #[test]
+    fn replays_tell_engines_apart() {
+        let check = |cursor: &Cursor, engine, seqs: std::ops::Range<u64>, expected| {
+            let batches: Vec<_> = seqs.clone().map(|seq| (seq, payload(engine, seq))).collect();
+            let verdict = cursor.on_replay(batches.iter().map(|(seq, payload)| (*seq, &payload[..])));
+            assert_eq!(verdict, expected, "{engine} {seqs:?}");
+        };
+        let fresh = Cursor::new();
+        check(&fresh, 'a', 0..0, Verdict::Continues { skip: 0 });
+        check(&fresh, 'a', 0..3, Verdict::Continues { skip: 0 });
+        check(&fresh, 'a', 5..8, Verdict::Lost { first: 5 });
+        let cursor = behind(9);
+        check(&cursor, 'a', 9..12, Verdict::Continues { skip: 1 });
+        check(&cursor, 'a', 10..12, Verdict::Continues { skip: 0 });
+        check(&cursor, 'a', 11..12, Verdict::Lost { first: 11 });
+        check(&cursor, 'b', 9..12, Verdict::OtherEngine);
+        check(&cursor, 'b', 0..0, Verdict::OtherEngine);
+        let restored = Cursor::at(cursor.mark());
+        check(&restored, 'a', 9..12, Verdict::Continues { skip: 1 });
+    }
+
+    #[test]
+    fn memory_of_batches_is_bounded() {
+        let cursor = behind(2 * RECENT_MAX as u64);
+        assert_eq!(cursor.recent.len(), RECENT_MAX);
+    }
+}
