@@ -1,0 +1,115 @@
+//! Data URIs (RFC 2397) as engines read them.
+
+use bytes::Bytes;
+
+use crate::error::MediaFault;
+use crate::media_identity::{Identified, MediaHasher};
+
+/// How much base64 text is decoded at a time; a multiple of 4.
+const CHUNK: usize = 32 * 1024;
+
+/// A base64 data URI, shared with the body it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataUri {
+    media_type: String,
+    payload: Bytes,
+}
+
+impl DataUri {
+    /// Splits a data URI: `data:[<type>][;<param>=<value>]*;base64,<payload>`.
+    ///
+    /// # Errors
+    /// When there is no comma, or the encoding is not base64. The payload is not looked at.
+    pub fn parse(uri: &Bytes) -> Result<Self, MediaFault> {
+        let comma = uri.iter().position(|&byte| byte == b',').ok_or(MediaFault::NoComma)?;
+        let head = uri.get(5..comma).unwrap_or_default();
+        let head = std::str::from_utf8(head).map_err(|_| MediaFault::NotBase64)?;
+        let (types, encoding) = head.rsplit_once(';').ok_or(MediaFault::NotBase64)?;
+        if encoding != "base64" {
+            return Err(MediaFault::NotBase64);
+        }
+        let media_type = types.split(';').next().unwrap_or_default().to_owned();
+        Ok(Self { media_type, payload: uri.slice(comma + 1..) })
+    }
+
+    /// Returns the media type as the client states it, such as `image/png`; may be empty.
+    #[must_use]
+    pub fn media_type(&self) -> &str {
+        &self.media_type
+    }
+
+    /// Returns the base64 text.
+    #[must_use]
+    pub const fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// Returns how many bytes the payload decodes to, at most 2 too many while padding is not counted out.
+    #[must_use]
+    pub fn decoded_len(&self) -> u64 {
+        u64::try_from(self.payload.len() / 4 * 3).unwrap_or(u64::MAX)
+    }
+
+    /// Decodes the payload, bounded.
+    ///
+    /// # Errors
+    /// When it is empty, not base64, or longer than `bytes_max`.
+    pub fn decode(&self, bytes_max: u64) -> Result<Vec<u8>, MediaFault> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.decoded_len().min(bytes_max)).unwrap_or(0));
+        self.each_chunk(bytes_max, |chunk| bytes.extend_from_slice(chunk))?;
+        Ok(bytes)
+    }
+
+    /// Decodes the payload in small chunks, hashing it; only its first `prefix_max` bytes are kept.
+    ///
+    /// # Errors
+    /// When it is empty, not base64, or longer than `bytes_max`.
+    pub fn identify(&self, prefix_max: usize, bytes_max: u64) -> Result<Identified, MediaFault> {
+        let mut hasher = MediaHasher::new();
+        let mut prefix = Vec::with_capacity(prefix_max.min(self.payload.len() / 4 * 3));
+        let bytes = self.each_chunk(bytes_max, |chunk| {
+            hasher.update(chunk);
+            let room = prefix_max.saturating_sub(prefix.len()).min(chunk.len());
+            prefix.extend_from_slice(chunk.get(..room).unwrap_or_default());
+        })?;
+        Ok(Identified { id: hasher.finish(), bytes, prefix })
+    }
+
+    /// Decodes the payload's first bytes, at least `prefix_max` of them where there are so many.
+    ///
+    /// # Errors
+    /// When that part is not base64.
+    pub fn prefix(&self, prefix_max: usize) -> Result<Vec<u8>, MediaFault> {
+        let text = self.payload.get(..prefix_max.div_ceil(3).saturating_mul(4)).unwrap_or(&self.payload);
+        let mut prefix = vec![0; text.len() / 4 * 3];
+        let len = crate::base64_text::decode(text, &mut prefix).map_err(|at| MediaFault::Base64 { at })?;
+        prefix.truncate(len);
+        Ok(prefix)
+    }
+
+    fn each_chunk(&self, bytes_max: u64, mut sink: impl FnMut(&[u8])) -> Result<u64, MediaFault> {
+        if self.payload.is_empty() {
+            return Err(MediaFault::Empty);
+        }
+        if self.decoded_len().saturating_sub(2) > bytes_max {
+            return Err(MediaFault::TooLarge { bytes: self.decoded_len(), limit: bytes_max });
+        }
+        let mut buffer = vec![0; CHUNK.min(self.payload.len().next_multiple_of(4)) / 4 * 3];
+        let mut total = 0_u64;
+        let mut chunks = self.payload.chunks(CHUNK).enumerate().peekable();
+        while let Some((index, text)) = chunks.next() {
+            let len = crate::base64_text::decode(text, &mut buffer)
+                .map_err(|at| MediaFault::Base64 { at: index * CHUNK + at })?;
+            if chunks.peek().is_some() && len != CHUNK / 4 * 3 {
+                // Padding before the end.
+                return Err(MediaFault::Base64 { at: (index + 1) * CHUNK - 1 });
+            }
+            sink(buffer.get(..len).unwrap_or_default());
+            total += u64::try_from(len).unwrap_or(u64::MAX);
+        }
+        if total > bytes_max {
+            return Err(MediaFault::TooLarge { bytes: total, limit: bytes_max });
+        }
+        Ok(total)
+    }
+}

@@ -1,0 +1,125 @@
+//! What is known of a request's media beforehand, and of its prompt afterwards.
+
+use identity::{KeyScope, MediaId, MediaSpan, block_keys};
+use media_geometry::ImageSize;
+use placement::{KeyChain, MediaRouting, RoutingRequest};
+
+use crate::expander::Placed;
+use crate::fallback::Fallback;
+use crate::template::Clock;
+
+/// What is known of one of a request's media.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaFact {
+    /// Index among the request's media.
+    pub index: usize,
+    /// The name by which the engine will know the item.
+    pub id: MediaId,
+    /// An image's size after EXIF orientation, where it is known.
+    pub size: Option<ImageSize>,
+}
+
+/// Where an item lies in a prompt, as the engine reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedMedia {
+    /// Index among the request's media.
+    pub index: usize,
+    /// Index of the range's first token.
+    pub offset: usize,
+    /// Length of the range in tokens.
+    pub len: usize,
+    /// How many placeholder tokens there are in the range: what usage counts.
+    pub tokens: u32,
+}
+
+impl PlacedMedia {
+    /// Index one past the range's last token.
+    #[must_use]
+    pub const fn end(&self) -> usize {
+        self.offset + self.len
+    }
+}
+
+/// What keys are made for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrepareOptions<'a> {
+    /// The distinct block sizes among the candidate pools, in tokens.
+    pub block_sizes: &'a [u32],
+    /// What separates this request's cache from others'. An empty salt is replaced by the request's own.
+    pub scope: KeyScope<'a>,
+    /// The workers' wall clock, for templates that print the date.
+    pub clock: Clock,
+}
+
+/// A prompt as the engine will have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prompt {
+    /// The tokens, expansions included. What follows `keyed_tokens` is a guess.
+    pub tokens: Vec<u32>,
+    /// How many tokens from the start are certain.
+    pub keyed_tokens: usize,
+    /// The media among the certain tokens, in order of appearance.
+    pub media: Vec<PlacedMedia>,
+    /// Why the certain tokens end before the prompt does.
+    pub fallback: Option<Fallback>,
+}
+
+/// A request ready to be routed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// What placement needs.
+    pub routing: RoutingRequest,
+    /// The tokens, expansions included. What follows `keyed_tokens` is a guess.
+    pub tokens: Vec<u32>,
+    /// How many tokens from the start are certain: only these have keys.
+    pub keyed_tokens: usize,
+    /// The media among the certain tokens, in order of appearance.
+    pub media: Vec<PlacedMedia>,
+    /// Why the certain tokens end before the prompt does.
+    pub fallback: Option<Fallback>,
+}
+
+impl From<Placed> for Prompt {
+    fn from(placed: Placed) -> Self {
+        let Placed { tokens, keyed, media, fallback } = placed;
+        Self { tokens, keyed_tokens: keyed, media, fallback }
+    }
+}
+
+impl Prompt {
+    /// Makes a prompt of which nothing is certain but about how long it is.
+    pub(crate) fn guess(tokens: usize, fallback: Fallback) -> Self {
+        // Guessed tokens are never read; their number is.
+        Self { tokens: vec![0; tokens], keyed_tokens: 0, media: Vec::new(), fallback: Some(fallback) }
+    }
+
+    /// Names the prompt's blocks.
+    #[must_use]
+    pub fn with_keys(self, facts: &[MediaFact], block_sizes: &[u32], scope: KeyScope<'_>) -> Prepared {
+        let placed = |item: &PlacedMedia| {
+            let fact = facts.iter().find(|fact| fact.index == item.index)?;
+            Some((fact.id.key(), *item))
+        };
+        let media: Vec<_> = self.media.iter().filter_map(placed).collect();
+        let spans: Vec<MediaSpan> = media
+            .iter()
+            .map(|&(key, item)| MediaSpan { key, start: narrow(item.offset), len: narrow(item.len) })
+            .collect();
+        let certain = self.tokens.get(..self.keyed_tokens).unwrap_or(&self.tokens);
+        let root = scope.root();
+        let chain =
+            |&block_size: &u32| KeyChain { block_size, keys: block_keys(root, certain, &spans, block_size) };
+        let chains = block_sizes.iter().map(chain).collect();
+        let mut image_multiset: Vec<_> = media.iter().map(|&(key, item)| (key, item.tokens)).collect();
+        image_multiset.sort_unstable();
+        let total_image_tokens = image_multiset.iter().map(|&(_, tokens)| tokens).sum();
+        let mm_routing_info = MediaRouting { image_multiset, total_image_tokens };
+        let routing = RoutingRequest { chains, prompt_tokens: narrow(self.tokens.len()), mm_routing_info };
+        let Self { tokens, keyed_tokens, media, fallback } = self;
+        Prepared { routing, tokens, keyed_tokens, media, fallback }
+    }
+}
+
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,87 @@
+//! A model's chat template, compiled once.
+
+mod content_format;
+mod python_json;
+mod python_text;
+mod shims;
+mod strftime;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, Value};
+
+use crate::error::Error;
+
+pub use content_format::ContentFormat;
+pub use shims::Clock;
+
+/// What a render may cost, in minijinja's units: about one per instruction and per 64 bytes made.
+const FUEL: u64 = 20_000_000;
+
+/// The name under which templates are compiled.
+const NAME: &str = "chat_template";
+
+/// A compiled chat template.
+#[derive(Debug)]
+pub(crate) struct Template {
+    environment: Environment<'static>,
+    format: ContentFormat,
+    names_developer: bool,
+    names_content: bool,
+}
+
+/// Why a template gave no prompt.
+#[derive(Debug)]
+pub(crate) enum RenderError {
+    /// The template raised an exception on purpose: the request is refused.
+    Raised(Error),
+    /// The template cannot be rendered here.
+    Failed,
+}
+
+impl Template {
+    /// Compiles a template.
+    pub(crate) fn compile(source: &str) -> Result<Self, minijinja::Error> {
+        let source = shims::without_generation_tags(source);
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+        let format = content_format::detect(&source, &syntax)?;
+        let names_developer = source.contains("\"developer\"") || source.contains("'developer'");
+        let names_content = source.contains("content");
+        let mut environment = Environment::new();
+        environment.set_syntax(syntax);
+        environment.set_debug(false);
+        environment.set_fuel(Some(FUEL));
+        shims::install(&mut environment);
+        environment.add_template_owned(NAME, source)?;
+        Ok(Self { environment, format, names_developer, names_content })
+    }
+
+    /// Returns how the template takes a message's content.
+    pub(crate) const fn format(&self) -> ContentFormat {
+        self.format
+    }
+
+    /// Tells whether the template names the role `developer`.
+    pub(crate) const fn names_developer(&self) -> bool {
+        self.names_developer
+    }
+
+    /// Tells whether the template names a message's content at all.
+    pub(crate) const fn names_content(&self) -> bool {
+        self.names_content
+    }
+
+    /// Renders a conversation.
+    pub(crate) fn render(
+        &self,
+        variables: Vec<(String, Value)>,
+        clock: Clock,
+    ) -> Result<String, RenderError> {
+        let now = (shims::NOW.to_owned(), clock.to_value());
+        let context = Value::from_pairs(variables.into_iter().chain([now]));
+        let template = self.environment.get_template(NAME).map_err(|_| RenderError::Failed)?;
+        template.render(context).map_err(|error| match shims::raised(&error) {
+            Some(message) => RenderError::Raised(Error::Raised { message }),
+            None => RenderError::Failed,
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! What Hugging Face's renderer has and minijinja lacks.
+
+use std::borrow::Cow;
+
+use minijinja::value::Kwargs;
+use minijinja::{Environment, ErrorKind, State, Value};
+use minijinja_contrib::pycompat::unknown_method_callback;
+
+use super::{python_json, python_text, strftime};
+
+/// Name of the variable that carries the clock; no template can spell it.
+pub(super) const NOW: &str = "sightline now";
+
+/// A worker's wall clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Seconds since the Unix epoch.
+    pub unix_seconds: i64,
+    /// The worker's offset from UTC, in seconds east.
+    pub utc_offset_seconds: i32,
+}
+
+impl Clock {
+    /// Returns the local time as seconds since the epoch.
+    pub(super) fn to_value(self) -> Value {
+        Value::from(self.unix_seconds.saturating_add(i64::from(self.utc_offset_seconds)))
+    }
+}
+
+/// Carries the text of `raise_exception` through minijinja's errors.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Raised(String);
+
+/// Installs the shims.
+pub(super) fn install(environment: &mut Environment<'static>) {
+    environment.set_unknown_method_callback(unknown_method_callback);
+    environment.set_formatter(python_text::format);
+    environment.add_filter("tojson", tojson);
+    environment.add_filter("string", |value: &Value| python_text::string(value));
+    environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", strftime_now);
+}
+
+/// Finds the text that `raise_exception` was given.
+pub(super) fn raised(error: &minijinja::Error) -> Option<String> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(Raised(message)) = error.downcast_ref() {
+            return Some(message.clone());
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn raise_exception(message: &Value) -> Result<Value, minijinja::Error> {
+    let message = python_text::string(message);
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
+}
+
+fn strftime_now(state: &State<'_, '_>, format: &str) -> String {
+    let local = state.lookup(NOW).and_then(|now| now.as_i64()).unwrap_or_default();
+    strftime::format(format, local)
+}
+
+/// `json.dumps` with Hugging Face's defaults: `ensure_ascii=False`, `", "` and `": "` as separators.
+#[expect(clippy::needless_pass_by_value, reason = "minijinja passes keyword arguments by value")]
+fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
+    let mut style = python_json::Style {
+        ensure_ascii: options.get::<Option<bool>>("ensure_ascii")?.unwrap_or_default(),
+        sort_keys: options.get::<Option<bool>>("sort_keys")?.unwrap_or_default(),
+        ..python_json::Style::default()
+    };
+    let indent: Option<Value> = options.get("indent")?;
+    style.indent = indent.and_then(|indent| match indent.as_str() {
+        Some(text) => Some(text.to_owned()),
+        None => indent.as_usize().map(|width| " ".repeat(width.min(64))),
+    });
+    if style.indent.is_some() {
+        style.item_separator = Cow::Borrowed(",");
+    }
+    let separators: Option<Vec<String>> = options.get("separators")?;
+    if let Some([item, key]) = separators.as_deref() {
+        style.item_separator = Cow::Owned(item.clone());
+        style.key_separator = Cow::Owned(key.clone());
+    }
+    options.assert_all_used()?;
+    Ok(Value::from_safe_string(python_json::dump(value, &style)?))
+}
+
+/// Drops `{% generation %}` and `{% endgeneration %}`, which only mark spans, keeping their effect on white space.
+///
+/// ```text
+/// {%- generation -%}   →   {%- if true -%}        {% endgeneration %}   →   {% endif %}
+/// ```
+pub(super) fn without_generation_tags(source: &str) -> String {
+    let mut kept = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at);
+        kept.push_str(before);
+        let Some(end) = tag.find("%}") else {
+            rest = tag;
+            break;
+        };
+        let (tag, after) = tag.split_at(end + 2);
+        match tag.trim_matches(['{', '%', '-', '+', '}', ' ', '\t', '\r', '\n']) {
+            "generation" => kept.push_str(&tag.replace("generation", "if true")),
+            "endgeneration" => kept.push_str(&tag.replace("endgeneration", "endif")),
+            _ => kept.push_str(tag),
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
+}
