@@ -50,6 +50,12 @@ pub struct Gauge {
 }
 
 impl Gauge {
+    /// Opens an idle gauge whose versions are higher than `version`.
+    #[must_use]
+    pub fn after_version(version: u64) -> Self {
+        Self { version: AtomicU64::new(version), ..Self::default() }
+    }
+
     /// Reserves a request's work; dropping the reservation gives it back.
     #[must_use]
     pub fn reserve(self: &Arc<Self>, work: &Work) -> Reservation {

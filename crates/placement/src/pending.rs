@@ -74,14 +74,31 @@ impl Pending {
         Self { limits, ..Self::default() }
     }
 
+    /// Starts with nothing pending, and with ids that no earlier `life` of the owner has given out.
+    #[must_use]
+    pub fn in_life(limits: PendingLimits, life: u32) -> Self {
+        Self { limits, next: u64::from(life) << 40, ..Self::default() }
+    }
+
     /// Records that a request with these uncached keys goes to a holder; none when nothing is to be recorded.
     pub fn dispatch(&mut self, holder: &Holder, keys: &[BlockKey], now: Duration) -> Option<DispatchId> {
+        self.dispatch_for(holder, keys, self.limits.ttl, now)
+    }
+
+    /// Records a dispatch that counts for `ttl`: to a holder whose blocks are known by dispatches only.
+    pub fn dispatch_for(
+        &mut self,
+        holder: &Holder,
+        keys: &[BlockKey],
+        ttl: Duration,
+        now: Duration,
+    ) -> Option<DispatchId> {
         if keys.is_empty() || self.blocks.saturating_add(keys.len()) > self.limits.blocks_max {
             return None;
         }
         self.next += 1;
         let id = DispatchId(self.next);
-        let until = now + self.limits.ttl;
+        let until = now + ttl;
         for key in keys {
             self.by_key.entry(*key).or_default().push(id);
         }
@@ -120,6 +137,18 @@ impl Pending {
             self.expiries.remove(&(dispatch.until, id));
             self.expiries.insert((until, id));
             dispatch.until = until;
+        }
+    }
+
+    /// Forgets the dispatches whose last block is one that a holder is now known to have.
+    pub fn confirm(&mut self, holder: &Holder, key: BlockKey) {
+        let ids = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
+        let confirmed = |id: &&DispatchId| {
+            self.dispatches.get(id).is_some_and(|it| it.holder == *holder && it.keys.last() == Some(&key))
+        };
+        let confirmed: Vec<DispatchId> = ids.iter().filter(confirmed).copied().collect();
+        for id in confirmed {
+            self.end(id);
         }
     }
 
@@ -163,6 +192,12 @@ impl Pending {
     #[must_use]
     pub fn get(&self, id: DispatchId) -> Option<(&Holder, &[BlockKey])> {
         self.dispatches.get(&id).map(|it| (&it.holder, &*it.keys))
+    }
+
+    /// Tells whether nothing is pending.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.dispatches.is_empty()
     }
 
     /// Counts the pending blocks.
@@ -228,6 +263,19 @@ mod tests {
             pending.follow(id);
         }
         assert_eq!(pending.expected(&a, &chain, 0).blocks, 0);
+    }
+
+    #[test]
+    fn a_known_last_block_confirms() {
+        let mut pending = Pending::in_life(LIMITS, 7);
+        let (a, b, chain) = (holder("a"), holder("b"), keys(0..4));
+        let id = pending.dispatch(&a, &chain, Duration::ZERO).unwrap();
+        assert_eq!(id, DispatchId((7 << 40) + 1));
+        pending.confirm(&a, chain[2]);
+        pending.confirm(&b, chain[3]);
+        assert!(pending.get(id).is_some());
+        pending.confirm(&a, chain[3]);
+        assert!(pending.get(id).is_none());
     }
 
     #[test]

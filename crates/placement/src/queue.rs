@@ -117,9 +117,14 @@ impl<T> Queue<T> {
     }
 
     /// Takes the first item that is accepted, looking at no more than `looks_max` of them.
-    pub fn take(&mut self, looks_max: usize, now: Duration, mut accept: impl FnMut(&T) -> bool) -> Option<T> {
-        let places = self.waiting.iter().take(looks_max);
-        let place = places.filter(|(_, it)| accept(&it.item)).map(|(place, _)| *place).next()?;
+    pub fn take(
+        &mut self,
+        looks_max: usize,
+        now: Duration,
+        mut accept: impl FnMut(&mut T) -> bool,
+    ) -> Option<T> {
+        let mut places = self.waiting.iter_mut().take(looks_max);
+        let place = places.find_map(|(place, it)| accept(&mut it.item).then_some(*place))?;
         let waiting = self.remove(place)?;
         self.virtual_time = self.virtual_time.max(waiting.start);
         self.drain.departed(now, !self.waiting.is_empty());
