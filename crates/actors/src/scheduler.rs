@@ -1,0 +1,385 @@
+//! Parent: the node · Asks: nobody (directory, index, peers' load by published snapshots)
+//! Bound: 8,192 waiting messages, the queue's limit of waiting requests
+//! When it dies: reservations stay exact in the ledger; waiting requests ask again within their deadline; what it knew
+//! of media, pending blocks and rates is learned anew.
+
+mod assignment;
+mod desk;
+mod ledger;
+mod overlap;
+mod request;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use actor_kit::{Address, Children, Mail, Node, Reply, Spec};
+use identity::{ModelName, WorkerId};
+use placement::{Decision, Gauges, Queue, QueueLimits, Ticket, Unplaced, Why};
+use ports::Clock;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use assignment::Outcome;
+pub use assignment::{Assignment, Reservation};
+pub use desk::DeskLimits;
+use desk::{Desk, Moment, Placed};
+pub use ledger::{Account, Balance, Ledger};
+use overlap::Overlap;
+pub use overlap::{IndexSource, NoIndex, Sight};
+pub use request::{ScheduleRequest, Waiting, session};
+
+use crate::directory::DirectoryHandle;
+use crate::load_board::{LoadBoardHandle, Peers};
+
+/// The scheduler of one model; cheap to clone, outlives the actor's restarts.
+#[derive(Clone, Debug)]
+pub struct SchedulerHandle {
+    address: Address<Msg>,
+    args: SchedulerArgs,
+}
+
+/// What a scheduler needs.
+#[derive(Clone, Debug)]
+pub struct SchedulerArgs {
+    /// The model whose requests it places.
+    pub model: ModelName,
+    /// Who may serve them.
+    pub directory: DirectoryHandle,
+    /// What they have in KV.
+    pub index: Arc<dyn IndexSource>,
+    /// What this process has outstanding; one for all its schedulers.
+    pub ledger: Ledger,
+    /// What other frontends have outstanding; none where there are no others.
+    pub board: Option<LoadBoardHandle>,
+    /// Tells time.
+    pub clock: Arc<dyn Clock>,
+    /// How much is remembered.
+    pub limits: DeskLimits,
+    /// How much waits.
+    pub queue: QueueLimits,
+    /// Random word of this frontend; frontends differ in it.
+    pub seed: u64,
+}
+
+/// What is outstanding at one holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderLoad {
+    /// This process's part.
+    pub own: Balance,
+    /// The other frontends' parts, by name, where not zero.
+    pub peers: Vec<(String, Gauges)>,
+}
+
+/// Why a request was not placed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Every holder that could serve it is busy: try again later.
+    #[error("every worker is busy, retry after {retry_after:?}")]
+    Overloaded {
+        /// When the backlog is predicted to have drained.
+        retry_after: Duration,
+    },
+    /// No worker takes requests of this model now.
+    #[error("no worker is available ({})", why.map_or("none is known", Why::as_str))]
+    NoWorker {
+        /// What the worker closest to availability lacks; none where none is known.
+        why: Option<Why>,
+    },
+    /// The request names a worker that does not exist.
+    #[error("unknown worker {worker}")]
+    UnknownWorker {
+        /// As named.
+        worker: WorkerId,
+    },
+    /// No worker of this model can ever serve this request as it is.
+    #[error("no worker can serve the request ({why})")]
+    Unservable {
+        /// What stands in the way at the most capable worker.
+        why: Why,
+    },
+    /// The scheduler did not answer.
+    #[error("scheduler did not answer")]
+    Scheduler(#[from] actor_kit::address::Error),
+}
+
+impl Error {
+    fn of(unplaced: &Unplaced) -> Self {
+        match unplaced.mildest() {
+            Some(why @ (Why::MediaNotResident | Why::Adapter | Why::MediaCount | Why::Context)) => {
+                Self::Unservable { why }
+            }
+            why => Self::NoWorker { why },
+        }
+    }
+}
+
+impl SchedulerHandle {
+    /// Starts a model's scheduler in a node, as `scheduler/<model>`.
+    ///
+    /// # Errors
+    /// As [`Node::supervise`].
+    pub async fn start(node: &Node, args: SchedulerArgs) -> Result<Self, actor_kit::node::Error> {
+        let spec = Spec::new(format!("scheduler/{}", args.model), MAILBOX_MAX);
+        let life = Arc::new(AtomicU32::new(0));
+        let address = node.supervise(spec, Behaviour, (args.clone(), life)).await?;
+        Ok(Self { address, args })
+    }
+
+    /// Places a request and reserves its work: at once, or after waiting for a busy holder.
+    ///
+    /// # Errors
+    /// `Overloaded` is a 429; `UnknownWorker` a 404; `Unservable` a 400; `NoWorker` and `Scheduler` a 503.
+    pub async fn schedule(&self, request: ScheduleRequest) -> Result<Assignment, Error> {
+        let until = self.args.clock.now() + request.waiting.wait_max;
+        let request = Arc::new(request);
+        let mut lives = 0;
+        loop {
+            let overlap = self.overlap(&request)?;
+            let deadline = until.saturating_sub(self.args.clock.now()) + ANSWER_DEADLINE;
+            let ask = Box::new(Ask { request: Arc::clone(&request), overlap, until });
+            let answer = self.address.call(deadline, |reply| Msg::Schedule(ask, reply)).await;
+            match answer {
+                Ok(placed) => return placed.map(|placed| self.hand_out(*placed)),
+                Err(actor_kit::address::Error::Died { .. }) if lives < LIVES_MAX => lives += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Decides where a request would go, without consequences; an unplaced one tells why, holder by holder.
+    ///
+    /// # Errors
+    /// As `schedule`, but for those that the answer itself shows.
+    pub async fn explain(&self, request: &ScheduleRequest) -> Result<Result<Decision, Unplaced>, Error> {
+        let overlap = self.overlap(request)?;
+        let until = self.args.clock.now();
+        let ask = Box::new(Ask { request: Arc::new(request.clone()), overlap, until });
+        Ok(self.address.call(ANSWER_DEADLINE, |reply| Msg::Explain(ask, reply)).await?)
+    }
+
+    /// Lists what is outstanding at each holder of all models; no mailbox hop.
+    #[must_use]
+    pub fn loads(&self) -> Vec<HolderLoad> {
+        let peers = self.args.board.as_ref().map(LoadBoardHandle::peers).unwrap_or_default();
+        let load = |own: Balance| {
+            let theirs = peers.readings().filter(|(_, holder, _)| **holder == own.holder);
+            let peers = theirs.map(|(frontend, _, gauges)| (frontend.to_owned(), gauges)).collect();
+            HolderLoad { own, peers }
+        };
+        self.args.ledger.balances().into_iter().map(load).collect()
+    }
+
+    fn overlap(&self, request: &ScheduleRequest) -> Result<Overlap, Error> {
+        let fleet = self.args.directory.fleet();
+        if let Some((worker, _)) = &request.direct
+            && fleet.worker(worker).is_none_or(|it| it.card.model != self.args.model)
+        {
+            return Err(Error::UnknownWorker { worker: worker.clone() });
+        }
+        Ok(Overlap::read(&*self.args.index, fleet, &self.args.model, &request.routing))
+    }
+
+    fn hand_out(&self, placed: Placed) -> Assignment {
+        let Placed { seat, decision, place, trace, predicted } = placed;
+        let reservation = Reservation {
+            place: Some(place),
+            trace,
+            predicted,
+            clock: Arc::clone(&self.args.clock),
+            address: self.address.clone(),
+            computed: AtomicBool::new(false),
+        };
+        Assignment { worker: seat.worker, holder: seat.holder, decision, reservation }
+    }
+}
+
+const MAILBOX_MAX: usize = 8192;
+const CHILDREN_MAX: usize = 4;
+/// How long an answer may take beyond the request's own waiting.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
+/// How many deaths of the actor one request survives.
+const LIVES_MAX: u32 = 3;
+/// How often what ends by time is looked for, and the queue looked through.
+const TICK: Duration = Duration::from_millis(20);
+/// Ticks between two reconciliations with fleet and index.
+const RECONCILE_TICKS: u64 = 12;
+/// Waiting requests looked at whenever a holder becomes free.
+const LOOKS_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Ask {
+    request: Arc<ScheduleRequest>,
+    overlap: Overlap,
+    until: Duration,
+}
+
+type Answer = Reply<Result<Box<Placed>, Error>>;
+
+#[derive(Debug)]
+enum Msg {
+    Schedule(Box<Ask>, Answer),
+    Explain(Box<Ask>, Reply<Result<Decision, Unplaced>>),
+    Came(Box<Outcome>),
+    Tick,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Behaviour;
+
+struct State {
+    args: SchedulerArgs,
+    desk: Desk,
+    queue: Queue<Waiter>,
+    ticks: u64,
+    _ticking: Children,
+}
+
+/// A request that waits for a busy holder.
+#[derive(Debug)]
+struct Waiter {
+    ask: Box<Ask>,
+    answer: Answer,
+}
+
+impl Actor for Behaviour {
+    type Msg = Mail<Msg>;
+    type State = State;
+    type Arguments = (SchedulerArgs, Arc<AtomicU32>);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<Mail<Msg>>,
+        (args, lives): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        let mut children = Children::new(CHILDREN_MAX);
+        children.tick(&me, TICK, || Msg::Tick)?;
+        let life = lives.fetch_add(1, Ordering::Relaxed);
+        let desk = Desk::new(args.model.clone(), args.ledger.clone(), args.limits, args.seed, life);
+        let queue = Queue::new(args.queue);
+        Ok(State { args, desk, queue, ticks: 0, _ticking: children })
+    }
+
+    async fn handle(
+        &self,
+        _me: ActorRef<Mail<Msg>>,
+        mail: Mail<Msg>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match mail.open() {
+            Msg::Schedule(ask, answer) => state.schedule(ask, answer),
+            Msg::Explain(ask, reply) => reply.send(state.explain(&ask)),
+            Msg::Came(outcome) => state.came(&outcome),
+            Msg::Tick => state.tick(),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _me: ActorRef<Mail<Msg>>,
+        _event: SupervisionEvent,
+        _state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+impl State {
+    fn schedule(&mut self, ask: Box<Ask>, answer: Answer) {
+        if answer.is_abandoned() {
+            return;
+        }
+        let (now, peers) = (self.args.clock.now(), self.peers());
+        match self.desk.assign(&ask.moment(&peers, now)) {
+            Ok(placed) => answer.send(Ok(Box::new(placed))),
+            Err(unplaced) if unplaced.may_wait() => self.wait(ask, answer, now),
+            Err(unplaced) => answer.send(Err(Error::of(&unplaced))),
+        }
+    }
+
+    /// Lets a request wait; one that is less urgent may have to give way.
+    fn wait(&mut self, ask: Box<Ask>, answer: Answer, now: Duration) {
+        let waiting = ask.request.waiting;
+        let Waiting { priority, tenant, weight, .. } = waiting;
+        let ticket = Ticket { priority, tenant, weight, deadline: ask.until };
+        let put_out = match self.queue.push(ticket, Waiter { ask, answer }, now) {
+            Ok(put_out) => put_out,
+            Err((_, refused)) => Some(refused),
+        };
+        if let Some(waiter) = put_out {
+            self.overloaded(waiter, now);
+        }
+    }
+
+    fn overloaded(&self, waiter: Waiter, now: Duration) {
+        let retry_after = self.queue.full(now).retry_after;
+        waiter.answer.send(Err(Error::Overloaded { retry_after }));
+    }
+
+    fn explain(&self, ask: &Ask) -> Result<Decision, Unplaced> {
+        let peers = self.peers();
+        self.desk.judge(&ask.moment(&peers, self.args.clock.now()))
+    }
+
+    fn came(&mut self, outcome: &Outcome) {
+        let now = self.args.clock.now();
+        self.desk.came(outcome, &self.args.directory.fleet(), now);
+        if !matches!(outcome, Outcome::FirstToken(..)) {
+            self.serve_waiting(now);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.args.clock.now();
+        self.desk.expire(now);
+        for waiter in self.queue.put_out(now, |waiter| waiter.answer.is_abandoned()) {
+            self.overloaded(waiter, now);
+        }
+        self.serve_waiting(now);
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(RECONCILE_TICKS) {
+            let index = Arc::clone(&self.args.index);
+            self.desk.reconcile(&self.args.directory.fleet(), |holder| index.incarnation(holder));
+            self.args.directory.heard(index.pulses());
+        }
+    }
+
+    /// Places waiting requests for as long as one can be placed.
+    fn serve_waiting(&mut self, now: Duration) {
+        while !self.queue.is_empty() {
+            let peers = self.peers();
+            let (desk, args) = (&mut self.desk, &self.args);
+            let mut outcome = None;
+            let served = self.queue.take(LOOKS_MAX, now, |waiter| {
+                waiter.ask.refresh(args);
+                outcome = match desk.assign(&waiter.ask.moment(&peers, now)) {
+                    Ok(placed) => Some(Ok(Box::new(placed))),
+                    Err(unplaced) if unplaced.may_wait() => None,
+                    Err(unplaced) => Some(Err(Error::of(&unplaced))),
+                };
+                outcome.is_some()
+            });
+            let Some((waiter, outcome)) = served.zip(outcome) else { return };
+            waiter.answer.send(outcome);
+        }
+    }
+
+    fn peers(&self) -> Arc<Peers> {
+        self.args.board.as_ref().map(LoadBoardHandle::peers).unwrap_or_default()
+    }
+}
+
+impl Ask {
+    fn moment<'a>(&'a self, peers: &'a Peers, now: Duration) -> Moment<'a> {
+        Moment { request: &self.request, overlap: &self.overlap, peers, now }
+    }
+
+    /// Looks the request up anew if the fleet has changed since it was last.
+    fn refresh(&mut self, args: &SchedulerArgs) {
+        let fleet = args.directory.fleet();
+        if fleet.version() != self.overlap.fleet_version() {
+            self.overlap = Overlap::read(&*args.index, fleet, &args.model, &self.request.routing);
+        }
+    }
+}
