@@ -6,6 +6,7 @@ mod change;
 mod delta;
 mod pool;
 pub mod presence;
+pub mod replica;
 pub mod ring;
 
 pub use beat::Beat;

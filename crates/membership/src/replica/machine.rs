@@ -1,0 +1,329 @@
+//! The state machine of one holder: lives, deltas and beats. What is fetched is in `repair`.
+
+mod repair;
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use identity::{Incarnation, KeySetDigest};
+
+use super::buffer::Buffer;
+use super::event::{Effect, Event, Op, Phase, Status};
+use super::policy::Policy;
+use crate::{Beat, Delta};
+
+/// A replica of one holder's set: pure, told of events, answers effects.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    policy: Policy,
+    dice: u64,
+    floor: Incarnation,
+    status: Status,
+    step: Step,
+    check: Option<Check>,
+    buffer: Buffer,
+    tickets: u32,
+    heard_at: Option<Duration>,
+    gap_since: Option<Duration>,
+    behind: u32,
+    failures: u32,
+    quarantines: u32,
+    /// Whether something fetched did not verify since the last quarantine.
+    wrong: bool,
+}
+
+/// What the replica does beside applying deltas.
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    /// Nothing.
+    Idle,
+    /// It measures its own digest, to compare buckets.
+    Measuring,
+    /// It will ask.
+    Due { want: Want, at: Duration },
+    /// It has asked.
+    Asked { want: Want, ticket: u32, since: Duration },
+    /// It waits, quarantined or refused.
+    Paused { until: Duration },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Want {
+    Range,
+    Buckets(KeySetDigest),
+    Snapshot,
+}
+
+/// A digest asked of the index.
+#[derive(Clone, Debug)]
+struct Check {
+    ticket: u32,
+    since: Duration,
+    goal: Goal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    /// To compare with a beat at equal sequence.
+    Beat(u64),
+    /// To verify what was fetched.
+    Verify(u64),
+    /// To ask for differing buckets.
+    Measure,
+}
+
+/// One event being handled: when, and what it leads to.
+#[derive(Debug)]
+struct Turn {
+    now: Duration,
+    effects: Vec<Effect>,
+}
+
+impl Turn {
+    fn index(&mut self, op: Op) {
+        self.effects.push(Effect::Index(op));
+    }
+}
+
+impl Replica {
+    /// Begins without knowledge; `seed` decides jitter.
+    #[must_use]
+    pub fn new(policy: Policy, seed: u64) -> Self {
+        Self {
+            policy,
+            dice: seed,
+            floor: Incarnation::default(),
+            status: Status::default(),
+            step: Step::Idle,
+            check: None,
+            buffer: Buffer::new(policy.buffer_deltas_max, policy.buffer_bytes_max),
+            tickets: 0,
+            heard_at: None,
+            gap_since: None,
+            behind: 0,
+            failures: 0,
+            quarantines: 0,
+            wrong: false,
+        }
+    }
+
+    /// Returns the state as others see it.
+    #[must_use]
+    pub const fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Returns when the agent was last heard of.
+    #[must_use]
+    pub const fn heard_at(&self) -> Option<Duration> {
+        self.heard_at
+    }
+
+    /// Tells whether the answer to a request is still wanted.
+    #[must_use]
+    pub fn awaits(&self, ticket: u32) -> bool {
+        matches!(&self.step, Step::Asked { ticket: asked, .. } if *asked == ticket)
+    }
+
+    /// Takes an event and answers what is to be done, in order.
+    pub fn step(&mut self, event: Event, now: Duration) -> Vec<Effect> {
+        let mut turn = Turn { now, effects: Vec::new() };
+        match event {
+            Event::Floor(floor) => self.raise_floor(floor, &mut turn),
+            Event::Leave => self.leave(Phase::Gone, &mut turn),
+            Event::Delta(delta) => self.delta(delta, &mut turn),
+            Event::Beat(beat) => self.beat(beat, &mut turn),
+            Event::Answered { ticket, answer } => self.answered(ticket, answer, &mut turn),
+            Event::Checked { ticket, digest } => self.checked(ticket, &digest, &mut turn),
+            Event::NoRoom => self.no_room(&mut turn),
+            Event::IndexReset => self.index_reset(&mut turn),
+            Event::LinkUp => self.link_up(&mut turn),
+            Event::Tick => self.tick(&mut turn),
+        }
+        turn.effects
+    }
+
+    fn raise_floor(&mut self, floor: Incarnation, turn: &mut Turn) {
+        self.floor = floor;
+        if self.status.incarnation.is_some_and(|incarnation| incarnation < floor) {
+            self.leave(Phase::Unknown, turn);
+            self.status.incarnation = None;
+        }
+    }
+
+    fn leave(&mut self, phase: Phase, turn: &mut Turn) {
+        if !matches!(self.status.phase, Phase::Unknown | Phase::Gone) {
+            turn.index(Op::End);
+        }
+        self.forget();
+        self.status.phase = phase;
+    }
+
+    /// Drops all that belongs to the present course of one life, but for the life itself.
+    fn forget(&mut self) {
+        self.status.seq = 0;
+        self.status.agrees = None;
+        self.status.beat = None;
+        self.step = Step::Idle;
+        self.check = None;
+        self.buffer.clear();
+        self.gap_since = None;
+        (self.behind, self.failures, self.quarantines) = (0, 0, 0);
+        self.wrong = false;
+    }
+
+    /// Tells whether a message of a life counts, and begins the life if it is a later one.
+    fn accept(&mut self, incarnation: Incarnation, beat: Option<&Beat>, turn: &mut Turn) -> bool {
+        if incarnation < self.floor {
+            return false;
+        }
+        let begun = !matches!(self.status.phase, Phase::Unknown | Phase::Gone);
+        match self.status.incarnation.map(|present| incarnation.cmp(&present)) {
+            Some(Ordering::Less) => return false,
+            Some(Ordering::Equal | Ordering::Greater) | None => {
+                self.heard_at = Some(turn.now);
+                if !begun || self.status.incarnation != Some(incarnation) {
+                    self.begin(incarnation, beat, turn);
+                }
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, incarnation: Incarnation, beat: Option<&Beat>, turn: &mut Turn) {
+        self.forget();
+        self.status.incarnation = Some(incarnation);
+        self.status.phase = Phase::Syncing;
+        turn.index(Op::Begin { incarnation });
+        match beat {
+            Some(beat) if beat.blocks == 0 => {
+                let nothing = Op::Replace { seq: beat.seq, runs: Vec::new() };
+                self.install(nothing, beat.seq, &KeySetDigest::default(), turn);
+            }
+            Some(_) | None => self.measure(turn),
+        }
+    }
+
+    fn delta(&mut self, delta: Delta, turn: &mut Turn) {
+        if !self.accept(delta.incarnation, None, turn) || matches!(self.step, Step::Paused { .. }) {
+            return;
+        }
+        if delta.seq > self.status.seq || !self.flows() {
+            self.buffer.insert(delta);
+            self.drain(turn);
+        }
+    }
+
+    /// Tells whether deltas may be applied now.
+    const fn flows(&self) -> bool {
+        matches!(
+            self.step,
+            Step::Idle | Step::Due { want: Want::Range, .. } | Step::Asked { want: Want::Range, .. }
+        )
+    }
+
+    /// Applies the deltas whose turn it is, and sees whether one is missing.
+    fn drain(&mut self, turn: &mut Turn) {
+        if !self.flows() {
+            return;
+        }
+        while let Some(changes) = self.buffer.take(self.status.seq.saturating_add(1)) {
+            self.apply(changes, turn);
+        }
+        let ahead = self.status.beat.as_ref().is_some_and(|beat| beat.seq > self.status.seq);
+        if ahead || !self.buffer.is_empty() {
+            self.gap_since.get_or_insert(turn.now);
+            return;
+        }
+        self.gap_since = None;
+        if self.step != Step::Idle {
+            // The range arrived by itself.
+            self.step = Step::Idle;
+            self.settle();
+        }
+    }
+
+    fn apply(&mut self, changes: Vec<crate::Change>, turn: &mut Turn) {
+        self.status.seq = self.status.seq.saturating_add(1);
+        turn.index(Op::Apply { seq: self.status.seq, changes });
+        if let Some(beat) = &self.status.beat
+            && beat.seq == self.status.seq
+        {
+            let goal = Goal::Beat(beat.digest);
+            self.check(goal, turn);
+        }
+    }
+
+    /// Returns to `Live` unless something fetched still has to be verified.
+    fn settle(&mut self) {
+        let verifying = self.check.as_ref().is_some_and(|check| matches!(check.goal, Goal::Verify(_)));
+        if !verifying && matches!(self.status.phase, Phase::Syncing | Phase::Repairing) {
+            self.status.phase = Phase::Live;
+        }
+    }
+
+    fn beat(&mut self, beat: Beat, turn: &mut Turn) {
+        let silent = self.heard_at.is_none_or(|at| turn.now.saturating_sub(at) >= self.policy.silence);
+        if !self.accept(beat.incarnation, Some(&beat), turn) {
+            return;
+        }
+        let (seq, digest) = (beat.seq, beat.digest);
+        self.status.beat = Some(beat);
+        if matches!(self.step, Step::Paused { .. }) {
+            if silent && self.status.phase == Phase::Quarantined {
+                self.resume(turn);
+            }
+            return;
+        }
+        if !self.flows() {
+            return;
+        }
+        match seq.cmp(&self.status.seq) {
+            Ordering::Equal => {
+                self.behind = 0;
+                self.check(Goal::Beat(digest), turn);
+            }
+            Ordering::Greater => {
+                self.behind = 0;
+                self.gap_since.get_or_insert(turn.now);
+            }
+            Ordering::Less => {
+                self.behind += 1;
+                if self.behind >= self.policy.behind_max {
+                    self.behind = 0;
+                    self.measure(turn);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, turn: &mut Turn) {
+        let patience = self.policy.patience;
+        let now = turn.now;
+        let overdue = |since: Duration| now.saturating_sub(since) >= patience;
+        if self.check.as_ref().is_some_and(|check| overdue(check.since)) {
+            self.check = None;
+            if self.step == Step::Measuring {
+                self.measure(turn);
+            }
+        }
+        match &self.step {
+            Step::Idle => {
+                let gap_patience = self.policy.gap_patience;
+                if self.gap_since.is_some_and(|since| turn.now.saturating_sub(since) >= gap_patience) {
+                    if self.status.phase == Phase::Live {
+                        self.status.phase = Phase::Repairing;
+                    }
+                    self.plan(Want::Range, turn);
+                }
+            }
+            Step::Due { .. } => self.ask_if_due(turn),
+            Step::Asked { want, since, .. } if overdue(*since) => {
+                let want = want.clone();
+                self.fail(want, turn);
+            }
+            Step::Paused { until } if *until <= turn.now => self.resume(turn),
+            Step::Asked { .. } | Step::Measuring | Step::Paused { .. } => {}
+        }
+    }
+}
