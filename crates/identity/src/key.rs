@@ -20,6 +20,7 @@ pub const SCHEME: &str = "sl1";
 
 /// Names a block together with everything before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct BlockKey(u64);
 
 impl BlockKey {

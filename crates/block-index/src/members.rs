@@ -1,0 +1,154 @@
+//! Who holds how much of a run, in a form that a reader can take in at any moment.
+//!
+//! A holder is in a run with a *cutoff*: how many of the run's blocks it has, from the first. Up to four holders sit in
+//! the run's own cache line, one word each. More of them are a [`Many`]: a bit for each that has the whole run, and a
+//! word for each of up to seven that have its beginning.
+//!
+//! Every change of one holder is one store, so a reader sees each holder as it was before or after. The one change that
+//! takes two (between the bit and the word) replaces the `Many` by a copy.
+
+use crate::limits::HolderId;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Holders in a run's own cache line.
+pub(crate) const FEW: usize = if cfg!(loom) { 2 } else { 4 };
+
+/// Holders in a `Many` that may have a beginning only.
+pub(crate) const PARTIAL: usize = if cfg!(loom) { 2 } else { 7 };
+
+/// A word of nobody.
+pub(crate) const NOBODY: u64 = 0;
+
+/// Packs a holder and its cutoff.
+pub(crate) const fn pack(holder: HolderId, cutoff: u32) -> u64 {
+    (holder.0 as u64 + 1) << 32 | cutoff as u64
+}
+
+/// Takes a word apart that is not `NOBODY`.
+#[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
+pub(crate) const fn unpack(word: u64) -> (HolderId, u32) {
+    (HolderId(((word >> 32) as u32).wrapping_sub(1)), word as u32)
+}
+
+/// Holders of a run as bits and words: `[PARTIAL words][bits …]`.
+#[derive(Debug)]
+pub(crate) struct Many(Box<[AtomicU64]>);
+
+/// A copy of a `Many`, to change and publish.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) bits: Vec<u64>,
+    pub(crate) partial: Vec<(HolderId, u32)>,
+}
+
+impl Many {
+    /// Makes one from a draft whose partial holders fit.
+    pub(crate) fn new(draft: &Draft) -> Self {
+        debug_assert!(draft.partial.len() <= PARTIAL);
+        let partial = draft.partial.iter().map(|(holder, cutoff)| pack(*holder, *cutoff));
+        let words = partial.chain(std::iter::repeat(NOBODY)).take(PARTIAL);
+        Self(words.chain(draft.bits.iter().copied()).map(AtomicU64::new).collect())
+    }
+
+    /// Bytes allocated.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.0.len() as u64 * 8
+    }
+
+    /// The words of holders that may have a beginning only.
+    pub(crate) fn partial(&self) -> &[AtomicU64] {
+        self.0.get(..PARTIAL).unwrap_or_default()
+    }
+
+    /// The bits of holders that have the whole run, by id.
+    pub(crate) fn bits(&self) -> &[AtomicU64] {
+        self.0.get(PARTIAL..).unwrap_or_default()
+    }
+
+    /// Takes a copy. Only the writer calls it.
+    pub(crate) fn draft(&self) -> Draft {
+        let bits = self.bits().iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        Draft { bits, partial: members(self.partial()).collect() }
+    }
+
+    /// Tells whether a holder has its bit.
+    pub(crate) fn has_bit(&self, holder: HolderId) -> bool {
+        let word = self.bits().get(holder.index() / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (holder.0 % 64) & 1 == 1)
+    }
+
+    /// Sets or clears a holder's bit; false if there is no room for it. Only the writer calls it.
+    pub(crate) fn set_bit(&self, holder: HolderId, on: bool) -> bool {
+        let Some(word) = self.bits().get(holder.index() / 64) else { return false };
+        let mask = 1 << (holder.0 % 64);
+        let old = word.load(Ordering::Relaxed);
+        word.store(if on { old | mask } else { old & !mask }, Ordering::Release);
+        true
+    }
+}
+
+impl Draft {
+    /// Sets a holder's cutoff in a run of `len` blocks.
+    pub(crate) fn set(&mut self, holder: HolderId, cutoff: u32, len: u32) {
+        self.partial.retain(|(other, _)| *other != holder);
+        let index = holder.index() / 64;
+        let mask = 1 << (holder.0 % 64);
+        if cutoff >= len {
+            if self.bits.len() <= index {
+                self.bits.resize(index + 1, 0);
+            }
+            if let Some(word) = self.bits.get_mut(index) {
+                *word |= mask;
+            }
+            return;
+        }
+        if let Some(word) = self.bits.get_mut(index) {
+            *word &= !mask;
+        }
+        if cutoff > 0 {
+            self.partial.push((holder, cutoff));
+        }
+    }
+
+    /// Lists the holders with their cutoffs in a run of `len` blocks.
+    pub(crate) fn iter(&self, len: u32) -> impl Iterator<Item = (HolderId, u32)> + '_ {
+        let whole = ones(self.bits.iter().copied()).map(move |holder| (holder, len));
+        whole.chain(self.partial.iter().copied())
+    }
+}
+
+/// Lists the holders in words.
+pub(crate) fn members(words: &[AtomicU64]) -> impl Iterator<Item = (HolderId, u32)> + '_ {
+    words.iter().map(|word| word.load(Ordering::Relaxed)).filter(|word| *word != NOBODY).map(unpack)
+}
+
+/// Finds the word of a holder, or of nobody.
+pub(crate) fn word_of(words: &[AtomicU64], holder: Option<HolderId>) -> Option<&AtomicU64> {
+    let wanted = holder.map_or(0, |holder| pack(holder, 0) >> 32);
+    words.iter().find(|word| word.load(Ordering::Relaxed) >> 32 == wanted)
+}
+
+/// Lists the holders whose bits are set.
+pub(crate) fn ones(words: impl Iterator<Item = u64>) -> impl Iterator<Item = HolderId> {
+    words.zip((0_u32..).step_by(64)).flat_map(|(word, base)| Ones { word, base })
+}
+
+/// The set bits of one word.
+#[derive(Clone, Debug)]
+pub(crate) struct Ones {
+    pub(crate) word: u64,
+    pub(crate) base: u32,
+}
+
+impl Iterator for Ones {
+    type Item = HolderId;
+
+    fn next(&mut self) -> Option<HolderId> {
+        if self.word == 0 {
+            return None;
+        }
+        let bit = self.word.trailing_zeros();
+        self.word &= self.word - 1;
+        Some(HolderId(self.base + bit))
+    }
+}

@@ -1,0 +1,141 @@
+//! Lookups.
+
+use identity::BlockKey;
+
+use crate::matches::{Matches, Taken, TakenMany};
+use crate::members::{FEW, PARTIAL};
+use crate::runs::{DEAD, Header};
+use crate::shared::Shared;
+use crate::store::common;
+use crate::sync::{Arc, Ordering, fence, prefetch};
+
+/// A handle for lookups: any number of them, on any thread, without locks.
+///
+/// A lookup never waits. It goes over a run again only if the writer finished reshaping that very run meanwhile, so a
+/// writer that stands still holds nobody up.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+}
+
+/// What happened in one pass over a run.
+enum Step<'a> {
+    /// This many keys matched, and perhaps a run goes on from there.
+    Passed { matched: u32, taken: Taken, next: Option<&'a Header> },
+    /// The run was reshaped.
+    Reshaped,
+    /// The run has left the tree.
+    Gone,
+}
+
+impl Reader {
+    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Finds how many of `keys` each holder has, counted from the first.
+    ///
+    /// While the writer is at work, each holder's depth is one that it had at some time during the call.
+    pub fn matches(&self, keys: &[BlockKey], found: &mut Matches) {
+        let _pinned = self.shared.epochs.pin();
+        while !self.walk(keys, found) {
+            self.shared.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how often lookups had to go over a run again, since the index was made.
+    #[must_use]
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
+    }
+
+    /// Walks down from the root; false if a run left the tree on the way.
+    fn walk(&self, keys: &[BlockKey], found: &mut Matches) -> bool {
+        let shared = &*self.shared;
+        let words = usize::try_from(shared.words.load(Ordering::Acquire)).unwrap_or(usize::MAX);
+        found.begin(shared.active.iter().take(words).map(|word| word.load(Ordering::Acquire)));
+        let mut rest = keys;
+        let mut depth = 0_u32;
+        let mut next = keys.first().and_then(|key| shared.find_head(*key)).map(|(_, header)| header);
+        while let Some(header) = next {
+            match step(shared, header, rest, found) {
+                Step::Passed { matched, taken, next: onwards } => {
+                    found.enter(taken, depth, matched);
+                    depth += matched;
+                    rest = rest.get(matched as usize..).unwrap_or_default();
+                    if found.is_over() {
+                        break;
+                    }
+                    next = onwards;
+                }
+                Step::Reshaped => {
+                    shared.retries.fetch_add(1, Ordering::Relaxed);
+                }
+                Step::Gone => return false,
+            }
+        }
+        found.end(depth);
+        true
+    }
+}
+
+/// Takes in one run. The order is what makes the answer exact: shape, then holders, then the way onwards, then shape.
+fn step<'a>(shared: &'a Shared, header: &Header, rest: &[BlockKey], found: &mut Matches) -> Step<'a> {
+    let shape = header.shape.load(Ordering::Acquire);
+    if shape == DEAD {
+        return Step::Gone;
+    }
+    let len = length(shape);
+    // Ask for the run that follows before comparing this one: it is the likely way onwards.
+    let ahead = rest.get(len as usize).and_then(|key| shared.find_head(*key)).map(|(_, header)| header);
+    if let Some(ahead) = ahead {
+        prefetch(ahead.keys.load(Ordering::Relaxed).cast_const());
+    }
+    let matched = common(keys_of(header, len), rest);
+    let before = found.words.len();
+    let taken = take(header, found);
+    let onwards = match rest.get(matched as usize) {
+        None => None,
+        Some(_) if matched == len && ahead.is_some() => ahead,
+        Some(key) => shared.find_head(*key).map(|(_, header)| header),
+    };
+    fence(Ordering::Acquire);
+    if header.shape.load(Ordering::Relaxed) == shape {
+        return Step::Passed { matched, taken, next: onwards };
+    }
+    found.words.truncate(before);
+    Step::Reshaped
+}
+
+/// Takes in a run's holders; bits go to the end of `found.words`.
+fn take(header: &Header, found: &mut Matches) -> Taken {
+    let Some(many) = header.many() else {
+        let mut few = [0; FEW];
+        for (word, place) in few.iter_mut().zip(&header.few) {
+            *word = place.load(Ordering::Acquire);
+        }
+        return Taken::Few(few);
+    };
+    let mut partial = [0; PARTIAL];
+    for (word, place) in partial.iter_mut().zip(many.partial()) {
+        *word = place.load(Ordering::Acquire);
+    }
+    let from = found.words.len();
+    let bits = many.bits().iter().map(|word| word.load(Ordering::Acquire));
+    found.words.extend(bits.chain(std::iter::repeat(0)).take(found.width));
+    Taken::Many(TakenMany { from, partial })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "takes the lower half")]
+const fn length(shape: u64) -> u32 {
+    shape as u32
+}
+
+/// Returns a run's keys, good for as long as the caller is pinned.
+#[expect(unsafe_code, reason = "keys are published by pointer and length")]
+fn keys_of(header: &Header, len: u32) -> &[BlockKey] {
+    let keys = header.keys.load(Ordering::Relaxed);
+    // SAFETY: `len` was loaded (acquire) from the shape of this run, whose keys up to that length were written before it
+    // was published and are not written again before the grace of their slots, which the caller's pin holds off.
+    unsafe { std::slice::from_raw_parts(keys, len as usize) }
+}

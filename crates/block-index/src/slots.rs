@@ -1,0 +1,246 @@
+//! Where block keys live: slots that never move, handed out in contiguous ranges.
+//!
+//! A chunk is 65,536 slots in pages of eight (one cache line of keys). A range begins on a page of its own and may grow
+//! in place while the pages after it are free; ranges are laid out with gaps for that. A chunk without ranges is given
+//! back.
+
+use identity::BlockKey;
+
+use crate::bits;
+
+/// Names a place for one key: chunk in the upper, offset in the lower 16 bits.
+pub(crate) type Slot = u32;
+
+/// No slot, no run.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Slots in a page.
+pub(crate) const PAGE: u32 = 8;
+
+/// Longest range.
+pub(crate) const RANGE_MAX: u32 = 8_192;
+
+const CHUNK: u32 = 1 << 16;
+const PAGES: u32 = CHUNK / PAGE;
+const WORDS: usize = (PAGES / 64) as usize;
+
+/// One block of slots. Readers hold pointers into `keys`, hence the raw pointer: no reference to the whole is made.
+#[derive(Debug)]
+struct Chunk {
+    keys: *mut BlockKey,
+    owner: Box<[u32]>,
+    used: [u64; WORDS],
+    free: u32,
+    /// Free pages when a search last failed here.
+    tired_at: u32,
+}
+
+/// All slots of an index. Only the writer has it.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    chunks: Vec<Option<Chunk>>,
+    open: u32,
+    cursor: u32,
+    gaps: bool,
+}
+
+// SAFETY: the raw pointers are owned allocations of plain integers; nothing in them is tied to a thread.
+#[expect(unsafe_code, reason = "owned allocations behind raw pointers")]
+unsafe impl Send for Slots {}
+// SAFETY: `&Slots` only reads keys that are written through `&mut Slots`.
+#[expect(unsafe_code, reason = "owned allocations behind raw pointers")]
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    pub(crate) const fn new() -> Self {
+        Self { chunks: Vec::new(), open: 0, cursor: 0, gaps: true }
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> u64 {
+        let chunks = self.chunks.iter().flatten().count() as u64;
+        chunks * (u64::from(CHUNK) * 12 + size_of::<Chunk>() as u64)
+            + (self.chunks.capacity() * size_of::<Option<Chunk>>()) as u64
+    }
+
+    /// Returns the address of a slot's key; it stays where it is until its range was freed.
+    pub(crate) fn address(&self, slot: Slot) -> *mut BlockKey {
+        match self.chunks.get(chunk_of(slot)) {
+            Some(Some(chunk)) => chunk.keys.wrapping_add(offset_in(slot)),
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    /// Returns the keys of `len` allocated slots from `start`.
+    #[expect(unsafe_code, reason = "keys are shared with readers, so they are reached by pointer")]
+    pub(crate) fn keys(&self, start: Slot, len: u32) -> &[BlockKey] {
+        debug_assert!(len == 0 || offset_in(start) + len as usize <= CHUNK as usize);
+        if len == 0 {
+            return &[];
+        }
+        let address = self.address(start);
+        debug_assert!(!address.is_null());
+        // SAFETY: the range lies in one allocated chunk (ranges never cross chunks, and the caller's ranges are
+        // allocated), all of which is initialised; keys change only through `&mut self`.
+        unsafe { std::slice::from_raw_parts(address, len as usize) }
+    }
+
+    /// Returns the key in an allocated slot.
+    pub(crate) fn key(&self, slot: Slot) -> Option<BlockKey> {
+        self.keys(slot, 1).first().copied()
+    }
+
+    /// Writes keys into slots that no reader can reach yet, and names their owner.
+    #[expect(unsafe_code, reason = "keys are shared with readers, so they are reached by pointer")]
+    pub(crate) fn write(&mut self, start: Slot, keys: &[BlockKey], owner: u32) {
+        let Some(Some(chunk)) = self.chunks.get_mut(chunk_of(start)) else { return };
+        let first = offset_in(start);
+        let Some(owners) = chunk.owner.get_mut(first..first + keys.len()) else { return };
+        owners.fill(owner);
+        // SAFETY: `owners` proved that the range lies within the chunk; the source is another allocation; readers only
+        // read slots below a published length, and those are never handed out before their grace has passed.
+        unsafe { std::ptr::copy_nonoverlapping(keys.as_ptr(), chunk.keys.add(first), keys.len()) }
+    }
+
+    /// Returns which run a slot belongs to, or `NONE`.
+    pub(crate) fn owner(&self, slot: Slot) -> u32 {
+        match self.chunks.get(chunk_of(slot)) {
+            Some(Some(chunk)) => chunk.owner.get(offset_in(slot)).copied().unwrap_or(NONE),
+            _ => NONE,
+        }
+    }
+
+    /// Names the owner of `len` slots.
+    pub(crate) fn set_owner(&mut self, start: Slot, len: u32, owner: u32) {
+        let first = offset_in(start);
+        if let Some(Some(chunk)) = self.chunks.get_mut(chunk_of(start))
+            && let Some(owners) = chunk.owner.get_mut(first..first + len as usize)
+        {
+            owners.fill(owner);
+        }
+    }
+
+    /// Allocates a range of `len` slots (at most `RANGE_MAX`), which begins on a page of its own.
+    pub(crate) fn allocate(&mut self, len: u32) -> Slot {
+        let pages = len.div_ceil(PAGE).clamp(1, RANGE_MAX / PAGE);
+        loop {
+            if let Some(Some(chunk)) = self.chunks.get_mut(self.open as usize) {
+                if let Some(page) = bits::find_zeros(&chunk.used, self.cursor, pages) {
+                    bits::set(&mut chunk.used, page, pages);
+                    chunk.free -= pages;
+                    let gap = if self.gaps { (pages / 4).clamp(1, 8) } else { 0 };
+                    self.cursor = page + pages + gap;
+                    return self.open * CHUNK + page * PAGE;
+                }
+                chunk.tired_at = chunk.free;
+            }
+            self.open_chunk(pages);
+        }
+    }
+
+    /// Grows the range that ends before `end` by up to `want` slots in place, and returns by how many.
+    ///
+    /// The rest of the last page belongs to the range already.
+    pub(crate) fn extend(&mut self, end: Slot, want: u32) -> u32 {
+        let offset = end % CHUNK;
+        let rest = offset.next_multiple_of(PAGE) - offset;
+        if offset == 0 {
+            return 0;
+        }
+        if rest >= want {
+            return want;
+        }
+        let Some(Some(chunk)) = self.chunks.get_mut(chunk_of(end)) else { return 0 };
+        let first = (offset + rest) / PAGE;
+        let wanted = (want - rest).div_ceil(PAGE).min(PAGES - first);
+        let pages = bits::count_zeros(&chunk.used, first, wanted);
+        bits::set(&mut chunk.used, first, pages);
+        chunk.free -= pages;
+        if self.open as usize == chunk_of(end) && (first..=first + pages).contains(&self.cursor) {
+            self.cursor = first + pages + u32::from(self.gaps);
+        }
+        want.min(rest + pages * PAGE)
+    }
+
+    /// Frees the pages that begin within `len` slots from `start`. No reader may reach them any more.
+    pub(crate) fn free(&mut self, start: Slot, len: u32) {
+        let first = (start % CHUNK).div_ceil(PAGE);
+        let last = (start % CHUNK + len).div_ceil(PAGE);
+        let index = chunk_of(start);
+        let Some(place) = self.chunks.get_mut(index) else { return };
+        let Some(chunk) = place else { return };
+        bits::clear(&mut chunk.used, first, last.saturating_sub(first));
+        chunk.free += last.saturating_sub(first);
+        if chunk.free == PAGES && self.open as usize != index {
+            *place = None;
+            while let Some(None) = self.chunks.last() {
+                self.chunks.pop();
+            }
+        }
+    }
+
+    /// Gives back the memory of chunks without ranges, the open one included.
+    pub(crate) fn shrink(&mut self) {
+        for place in &mut self.chunks {
+            if place.as_ref().is_some_and(|chunk| chunk.free == PAGES) {
+                *place = None;
+            }
+        }
+        while let Some(None) = self.chunks.last() {
+            self.chunks.pop();
+        }
+        self.chunks.shrink_to_fit();
+    }
+
+    /// Picks another chunk to allocate from: one at least a quarter free, else a new one.
+    fn open_chunk(&mut self, pages: u32) {
+        self.cursor = 0;
+        let roomy = |chunk: &Chunk| {
+            chunk.free >= (PAGES / 4).max(pages) && chunk.free >= chunk.tired_at.saturating_add(PAGES / 8)
+        };
+        let again = self.chunks.iter().position(|place| place.as_ref().is_some_and(roomy));
+        self.gaps = again.is_none();
+        let index = again.unwrap_or_else(|| {
+            let hole = self.chunks.iter().position(Option::is_none);
+            let index = hole.unwrap_or(self.chunks.len());
+            if hole.is_none() {
+                self.chunks.push(None);
+            }
+            if let Some(place) = self.chunks.get_mut(index) {
+                *place = Some(Chunk::new());
+            }
+            index
+        });
+        self.open = u32::try_from(index).unwrap_or(NONE);
+    }
+}
+
+impl Chunk {
+    fn new() -> Self {
+        let keys = vec![BlockKey::new(0); CHUNK as usize].into_boxed_slice();
+        Self {
+            keys: Box::into_raw(keys).cast(),
+            owner: vec![NONE; CHUNK as usize].into_boxed_slice(),
+            used: [0; WORDS],
+            free: PAGES,
+            tired_at: 0,
+        }
+    }
+}
+
+impl Drop for Chunk {
+    #[expect(unsafe_code, reason = "takes back what `new` turned into a raw pointer")]
+    fn drop(&mut self) {
+        // SAFETY: `keys` came from `Box::into_raw` of a slice of `CHUNK` keys and is freed once, here; the owner of the
+        // chunk has waited for the grace of every range in it.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.keys, CHUNK as usize)) });
+    }
+}
+
+const fn chunk_of(slot: Slot) -> usize {
+    (slot / CHUNK) as usize
+}
+
+const fn offset_in(slot: Slot) -> usize {
+    (slot % CHUNK) as usize
+}
