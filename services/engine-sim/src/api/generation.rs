@@ -1,0 +1,129 @@
+//! From prompts to running sequences, for chat and completions alike.
+
+use http::HeaderMap;
+use tokio::sync::mpsc;
+
+use super::{ApiError, Engine, Options};
+use crate::block_hash::{BlockHash, Scope};
+use crate::rank::{Chunk, Job, RankHandle};
+use crate::reply::{Reply, ReplyLimits};
+use crate::sequence::NewSequence;
+
+/// A prompt as the engine computes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Prompt {
+    /// Tokens, media expanded.
+    pub(crate) tokens: Vec<u32>,
+    /// What its blocks depend on besides.
+    pub(crate) scope: Scope,
+}
+
+impl Prompt {
+    /// Returns the number of tokens.
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns a number that depends on all of the prompt, for the seed of its replies.
+    fn digest(&self) -> u64 {
+        self.scope.hash(&BlockHash::root(), 0, &self.tokens).low_u64()
+    }
+}
+
+/// Replies on their way.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    /// Their parts.
+    pub(crate) chunks: mpsc::Receiver<Chunk>,
+    /// How many there are: each prompt's `n`, prompt by prompt.
+    pub(crate) replies: u32,
+}
+
+impl Engine {
+    /// Returns the limits of a prompt's replies.
+    ///
+    /// # Errors
+    /// When the prompt leaves no room for a reply.
+    pub(crate) fn limits(
+        &self,
+        prompt: &Prompt,
+        options: &Options,
+        default: Option<u32>,
+    ) -> Result<ReplyLimits, ApiError> {
+        let room = self.max_model_len.saturating_sub(prompt.len());
+        if room == 0 {
+            return Err(ApiError::context_overflow(self.max_model_len));
+        }
+        Ok(options.limits(room, default, self.reply_tokens))
+    }
+
+    /// Starts all replies of a request on the rank that the headers ask for, else on the least busy one.
+    pub(crate) fn generate(
+        &self,
+        prompts: Vec<(Prompt, ReplyLimits)>,
+        options: &Options,
+        headers: &HeaderMap,
+    ) -> Result<Generation, ApiError> {
+        let rank = self.rank(headers)?;
+        let answers = options.answers();
+        let replies = u32::try_from(prompts.len()).unwrap_or(u32::MAX).saturating_mul(answers);
+        let streamed: usize =
+            prompts.iter().map(|(_, limits)| limits.tokens_max as usize * answers as usize).sum();
+        let room = if options.streams() { streamed } else { replies as usize };
+        let (sender, chunks) = mpsc::channel(room.max(1));
+        let mut jobs = Vec::with_capacity(replies as usize);
+        for (prompt, limits) in prompts {
+            let seed = prompt.digest() ^ options.seed.unwrap_or(0).cast_unsigned().rotate_left(32);
+            for answer in 0..answers {
+                let seed = seed.wrapping_add(u64::from(answer) << 40);
+                let sequence = NewSequence {
+                    prompt: prompt.tokens.clone(),
+                    scope: prompt.scope.clone(),
+                    read_cache: options.reads_cache(),
+                    reply: Reply::new(self.vocabulary.clone(), seed, limits.clone()),
+                    session_id: options.session_id.clone(),
+                };
+                let index = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+                jobs.push(Job { sequence, index, stream: options.streams(), chunks: sender.clone() });
+            }
+        }
+        rank.submit(jobs).map_err(|refused| ApiError::overloaded(refused.to_string()))?;
+        Ok(Generation { chunks, replies })
+    }
+
+    fn rank(&self, headers: &HeaderMap) -> Result<&RankHandle, ApiError> {
+        let asked = headers
+            .get("x-data-parallel-rank")
+            .and_then(|value| value.to_str().ok()?.trim().parse::<i64>().ok());
+        if let Some(asked) = asked {
+            let rank = usize::try_from(asked).ok().and_then(|rank| self.ranks.get(rank));
+            let size = self.ranks.len();
+            return rank.ok_or_else(|| {
+                ApiError::bad(format!("data_parallel_rank {asked} is out of range [0, {size})."))
+            });
+        }
+        let load = |rank: &&RankHandle| {
+            let state = rank.state();
+            state.waiting * 4 + state.running
+        };
+        self.ranks.iter().min_by_key(load).ok_or_else(|| ApiError::overloaded("the engine has no rank"))
+    }
+}
+
+impl Generation {
+    /// Waits for all replies, in order.
+    ///
+    /// # Errors
+    /// When the engine stops meanwhile.
+    pub(crate) async fn finish(mut self) -> Result<Vec<Chunk>, ApiError> {
+        let mut replies = vec![Chunk::default(); self.replies as usize];
+        for _ in 0..self.replies {
+            let chunk =
+                self.chunks.recv().await.ok_or_else(|| ApiError::overloaded("the engine has stopped"))?;
+            if let Some(reply) = replies.get_mut(chunk.index as usize) {
+                *reply = chunk;
+            }
+        }
+        Ok(replies)
+    }
+}
