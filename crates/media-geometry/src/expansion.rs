@@ -16,7 +16,14 @@ pub enum Piece {
         /// How often, at least once.
         count: u32,
     },
-    /// Text that the engine tokenises on its own, without special tokens around it.
+    /// One token of the vocabulary, by its id, repeated.
+    Id {
+        /// The token's id.
+        id: u32,
+        /// How often, at least once.
+        count: u32,
+    },
+    /// Text between other tokens that is tokenised without adding any; added tokens in it are recognised.
     ///
     /// Its number of tokens depends on the vocabulary: `Expansion::tokens` and `Expansion::range` count it as one.
     Text {
@@ -30,13 +37,17 @@ impl Piece {
     #[must_use]
     pub const fn tokens(&self) -> u32 {
         match self {
-            Self::Placeholder { count } | Self::Named { count, .. } => *count,
+            Self::Placeholder { count } | Self::Named { count, .. } | Self::Id { count, .. } => *count,
             Self::Text { .. } => 1,
         }
     }
 
     pub(crate) const fn named(name: &'static str) -> Self {
         Self::Named { name: Cow::Borrowed(name), count: 1 }
+    }
+
+    pub(crate) const fn text(text: &'static str) -> Self {
+        Self::Text { text: Cow::Borrowed(text) }
     }
 }
 
@@ -45,7 +56,8 @@ impl Piece {
 pub struct Expansion {
     /// The tokens in order, run-length encoded; neighbours differ.
     pub pieces: Vec<Piece>,
-    /// The item's placeholder range as the engine reports it, in tokens from the expansion's start.
+    /// The item's placeholder range as the engine reports it, in tokens from the expansion's start. vLLM reports the
+    /// whole expansion, structure included, for every family here.
     pub range: Range<u32>,
     /// How many placeholder tokens there are.
     pub placeholder_tokens: u32,
@@ -75,7 +87,7 @@ impl Piece {
     const fn placeholders(&self) -> u32 {
         match self {
             Self::Placeholder { count } => *count,
-            Self::Named { .. } | Self::Text { .. } => 0,
+            Self::Named { .. } | Self::Id { .. } | Self::Text { .. } => 0,
         }
     }
 }

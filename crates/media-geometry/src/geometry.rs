@@ -19,6 +19,8 @@ pub enum Target {
     Named(&'static str),
     /// Text, tokenised as part of the prompt.
     Text(&'static str),
+    /// Text with the image's number in the request, from 1, between the two parts.
+    Numbered(&'static str, &'static str),
 }
 
 /// How a model turns the sizes of a request's images into tokens.
@@ -55,10 +57,7 @@ impl Geometry {
     /// The answer has one element per size, in order. A refused image doesn't refuse the others.
     #[must_use]
     pub fn expand(&self, sizes: &[ImageSize]) -> Vec<Result<Expansion, Refused>> {
-        sizes
-            .iter()
-            .map(|&size| self.check(size).and_then(|()| self.family.expand(size, sizes.len())))
-            .collect()
+        sizes.iter().map(|&size| self.check(size).and_then(|()| self.family.expand(size))).collect()
     }
 
     fn check(&self, size: ImageSize) -> Result<(), Refused> {

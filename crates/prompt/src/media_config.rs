@@ -1,9 +1,14 @@
 //! A model's media geometry from its configuration files.
 
 mod families;
+mod llava;
+mod report;
 mod values;
 
 use media_geometry::{Geometry, Invalid};
+
+pub use report::{SizeError, SizeReport, config_of_type, parse_size, report, report_each};
+pub use values::MediaFiles;
 
 use values::Values;
 
@@ -41,12 +46,7 @@ pub enum Error {
     Invalid(#[from] Invalid),
 }
 
-/// Reads a model's media geometry.
-///
-/// `config` is the text of `config.json`, `preprocessor` of `preprocessor_config.json`, `processor` of
-/// `processor_config.json`. The family is chosen by exact `model_type`; a type without a family is `None`. Values are
-/// looked up as the reference does: the processor's nested `image_processor` hides the preprocessor's file, and what is
-/// absent takes the reference class's default.
+/// Reads a model's media geometry from its files alone; see [`geometry_of`].
 ///
 /// # Errors
 /// When a file is malformed or a value is one that the reference would refuse: such a model serves no images.
@@ -55,9 +55,21 @@ pub fn geometry(
     preprocessor: Option<&[u8]>,
     processor: Option<&[u8]>,
 ) -> Result<Option<Geometry>, Error> {
-    let values = Values::parse(config, preprocessor, processor)?;
-    let Some(family) = families::family(&values)? else {
-        return Ok(None);
-    };
-    Ok(Some(Geometry::new(family)?))
+    geometry_of(&MediaFiles { config, preprocessor, processor, kwargs: None })
+}
+
+/// Reads a model's media geometry.
+///
+/// The family is chosen by exact `model_type`; a type without a family is `None`. Values are looked up as the reference
+/// does: the engine's keyword arguments hide the processor's nested `image_processor`, which hides the preprocessor's
+/// file, and what is absent takes the reference class's default.
+///
+/// # Errors
+/// When a file is malformed or a value is one that the reference would refuse: such a model serves no images.
+pub fn geometry_of(files: &MediaFiles<'_>) -> Result<Option<Geometry>, Error> {
+    let values = Values::parse(files)?;
+    match families::family(&values)? {
+        Some(family) => Ok(Some(Geometry::new(family)?)),
+        None => Ok(None),
+    }
 }

@@ -4,9 +4,24 @@ use serde_json::{Map, Value};
 
 use super::Error;
 
-pub(super) const CONFIG: &str = "config.json";
-pub(super) const PREPROCESSOR: &str = "preprocessor_config.json";
-pub(super) const PROCESSOR: &str = "processor_config.json";
+const CONFIG: &str = "config.json";
+const PREPROCESSOR: &str = "preprocessor_config.json";
+const PROCESSOR: &str = "processor_config.json";
+
+const KWARGS: &str = "mm-processor-kwargs";
+
+/// The texts that decide a model's media geometry.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MediaFiles<'a> {
+    /// `config.json`.
+    pub config: &'a [u8],
+    /// `preprocessor_config.json`.
+    pub preprocessor: Option<&'a [u8]>,
+    /// `processor_config.json`.
+    pub processor: Option<&'a [u8]>,
+    /// The keyword arguments that the worker's engine was started with (vLLM's `--mm-processor-kwargs`, JSON).
+    pub kwargs: Option<&'a [u8]>,
+}
 
 /// A model's configuration files, parsed.
 #[derive(Debug)]
@@ -25,20 +40,19 @@ pub(super) struct Section {
 
 impl Values {
     /// Parses the files; the image processor's section is the nested one where there is one.
-    pub(super) fn parse(
-        config: &[u8],
-        preprocessor: Option<&[u8]>,
-        processor: Option<&[u8]>,
-    ) -> Result<Self, Error> {
-        let config = object(CONFIG, config)?;
-        let mut processor = processor.map_or_else(|| Ok(Map::new()), |text| object(PROCESSOR, text))?;
-        let image = match processor.remove("image_processor") {
+    pub(super) fn parse(files: &MediaFiles<'_>) -> Result<Self, Error> {
+        let config = object(CONFIG, files.config)?;
+        let mut processor = files.processor.map_or_else(|| Ok(Map::new()), |text| object(PROCESSOR, text))?;
+        let mut image = match processor.remove("image_processor") {
             Some(Value::Object(values)) => Some(Section { file: PROCESSOR, values }),
-            _ => match preprocessor {
+            _ => match files.preprocessor {
                 Some(text) => Some(Section { file: PREPROCESSOR, values: object(PREPROCESSOR, text)? }),
                 None => None,
             },
         };
+        if let (Some(image), Some(kwargs)) = (&mut image, files.kwargs) {
+            image.overlay(object(KWARGS, kwargs)?);
+        }
         Ok(Self { config, image, processor })
     }
 
@@ -86,6 +100,75 @@ impl Section {
         match self.integer(field)? {
             None => Ok(default),
             Some(value) => u32::try_from(value).map_err(|_| self.error(field, "a 32-bit integer")),
+        }
+    }
+
+    /// Reads a 32-bit integer that may be absent.
+    pub(super) fn optional_u32(&self, field: &str) -> Result<Option<u32>, Error> {
+        match self.integer(field)? {
+            None => Ok(None),
+            Some(value) => u32::try_from(value).map(Some).map_err(|_| self.error(field, "a 32-bit integer")),
+        }
+    }
+
+    /// Reads a side of a square: a number, or an object with equal height and width.
+    pub(super) fn side(&self, field: &str, default: u32) -> Result<u32, Error> {
+        match self.get(field) {
+            Some(Value::Object(_)) => {
+                let sides = self.section(field)?;
+                match (sides.optional_u32("height")?, sides.optional_u32("width")?) {
+                    (Some(height), Some(width)) if height == width => Ok(height),
+                    _ => Err(self.error(field, "a square")),
+                }
+            }
+            _ => self.u32(field, default),
+        }
+    }
+
+    /// Reads an integer, or the first of a list of them.
+    pub(super) fn first_u32(&self, field: &str, default: u32) -> Result<u32, Error> {
+        match self.get(field).and_then(Value::as_array) {
+            Some(list) => {
+                let first = list.first().and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok());
+                first.ok_or_else(|| self.error(field, "a list of integers"))
+            }
+            None => self.u32(field, default),
+        }
+    }
+
+    /// Reads a number.
+    pub(super) fn number(&self, field: &str) -> Result<Option<f64>, Error> {
+        self.get(field).map(|value| value.as_f64().ok_or_else(|| self.error(field, "a number"))).transpose()
+    }
+
+    /// Reads a text.
+    pub(super) fn text(&self, field: &str) -> Result<Option<&str>, Error> {
+        self.get(field).map(|value| value.as_str().ok_or_else(|| self.error(field, "a text"))).transpose()
+    }
+
+    /// Says whether the object is absent or has no values.
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Lays the engine's keyword arguments over the file's values: those for images win over flat ones, objects are merged,
+    /// and an edge of `size` that is given hides the file's alias of it.
+    fn overlay(&mut self, mut kwargs: Map<String, Value>) {
+        if let Some(Value::Object(images)) = kwargs.remove("images_kwargs") {
+            kwargs.extend(images);
+        }
+        for (edge, alias) in [("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels")] {
+            if kwargs.get("size").is_some_and(|size| size.get(edge).is_some()) {
+                self.values.remove(alias);
+            }
+        }
+        for (field, value) in kwargs {
+            match (self.values.get_mut(&field), value) {
+                (Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
+                (_, value) => {
+                    self.values.insert(field, value);
+                }
+            }
         }
     }
 
