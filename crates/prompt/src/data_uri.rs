@@ -6,7 +6,7 @@ use crate::error::MediaFault;
 use crate::media_identity::{Identified, MediaHasher};
 
 /// How much base64 text is decoded at a time; a multiple of 4.
-const CHUNK: usize = 32 * 1024;
+const CHUNK: usize = 64 * 1024;
 
 /// A base64 data URI, shared with the body it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]

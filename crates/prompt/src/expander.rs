@@ -1,19 +1,27 @@
 //! Puts expansions in the place of placeholders, in order of appearance.
 
-use media_geometry::{Expansion, Geometry, ImageSize, Piece, Refused, Target};
+mod slots;
+mod spelling;
+
+use std::ops::Range;
+
+use media_geometry::{Geometry, ImageSize};
 
 use crate::fallback::Fallback;
 use crate::media_part::{MediaKind, MediaPart};
 use crate::prepared::{MediaFact, PlacedMedia};
-use crate::tokeniser::Tokeniser;
+use crate::tokeniser::{Tokeniser, TokenizeError};
+use slots::Slot;
+use spelling::Spelled;
+
+pub(crate) use slots::Slotted;
 
 /// How a model's prompts take media.
 #[derive(Debug)]
 pub(crate) struct Expander {
     geometry: Option<Geometry>,
     ids: PlaceholderIds,
-    /// The tokens that an image's expansion replaces.
-    target: Vec<u32>,
+    slot: Slot,
 }
 
 /// The placeholder tokens of a vocabulary.
@@ -32,13 +40,10 @@ pub(crate) struct Placed {
     pub(crate) keyed: usize,
     pub(crate) media: Vec<PlacedMedia>,
     pub(crate) fallback: Option<Fallback>,
-}
-
-/// An item's tokens, and where among them its reported range lies.
-struct Expanded {
-    tokens: Vec<u32>,
-    range: std::ops::Range<usize>,
-    placeholders: u32,
+    /// Where the certain tokens end, while placing.
+    certain: Option<usize>,
+    /// Where in the unexpanded tokens the first item of an unpredicted kind can stand.
+    unpredicted: Option<usize>,
 }
 
 /// A request's media, as far as they are known.
@@ -87,12 +92,8 @@ impl PlaceholderIds {
 
 impl Expander {
     pub(crate) fn new(geometry: Option<Geometry>, ids: PlaceholderIds, tokeniser: &Tokeniser) -> Self {
-        let target = match geometry.as_ref().map(|geometry| geometry.family().target()) {
-            Some(Target::Named(name)) => tokeniser.token_id(name).into_iter().collect(),
-            Some(Target::Text(text)) => tokeniser.encode(text, false).unwrap_or_default(),
-            Some(Target::Placeholder) | None => ids.image.into_iter().collect(),
-        };
-        Self { geometry, ids, target }
+        let slot = Slot::of(geometry.as_ref(), ids.image, tokeniser);
+        Self { geometry, ids, slot }
     }
 
     pub(crate) const fn geometry(&self) -> Option<&Geometry> {
@@ -103,32 +104,62 @@ impl Expander {
         self.ids
     }
 
+    /// Tokenises a rendered prompt and finds where its images go.
+    pub(crate) fn tokenise(
+        &self,
+        text: &str,
+        parts: &[MediaPart],
+        add_special_tokens: bool,
+        tokeniser: &Tokeniser,
+    ) -> Result<Slotted, TokenizeError> {
+        let images = parts.iter().filter(|part| part.kind == MediaKind::Image).count();
+        self.slot.find(text, images, add_special_tokens, tokeniser)
+    }
+
     /// Places a request's media in its tokens.
-    pub(crate) fn place(&self, tokens: Vec<u32>, media: Media<'_>, tokeniser: &Tokeniser) -> Placed {
+    pub(crate) fn place(&self, slotted: Slotted, media: Media<'_>, tokeniser: &Tokeniser) -> Placed {
+        let Slotted { tokens, slots } = slotted;
         if media.parts.is_empty() {
             return Placed { keyed: tokens.len(), tokens, ..Placed::default() };
         }
-        let unsupported = media.parts.iter().filter(|part| part.kind != MediaKind::Image);
-        let unsupported = unsupported.filter_map(|part| self.first_of(part.kind, &tokens)).min();
         let images: Vec<usize> =
             media.parts.iter().filter(|part| part.kind == MediaKind::Image).map(|part| part.index).collect();
         let expansions = self.expansions(&images, media, tokeniser);
-        let mut placed = self.replace(&tokens, unsupported, images.into_iter().zip(expansions));
-        if unsupported.is_some() {
-            placed.fallback.get_or_insert(Fallback::MediaUnsupported);
+        let mut placed = Placed { tokens: Vec::with_capacity(tokens.len()), ..Placed::default() };
+        placed.unpredicted = self.first_unsupported(media.parts, &tokens);
+        let mut items = images.into_iter().zip(expansions);
+        let mut at = 0;
+        for (slot, (index, expansion)) in slots.into_iter().zip(items.by_ref()) {
+            placed.copy(&tokens, at..slot.start);
+            at = slot.end;
+            match expansion {
+                Ok(spelled) => placed.put(index, &spelled),
+                Err(reason) => {
+                    placed.end_certainty(reason);
+                    placed.copy(&tokens, slot);
+                }
+            }
         }
-        placed
+        placed.copy(&tokens, at..tokens.len());
+        if let Some((_, unplaced)) = items.next() {
+            placed.certain = Some(0);
+            placed.fallback.get_or_insert(unplaced.err().unwrap_or(Fallback::MediaUnplaced));
+        }
+        placed.finish()
     }
 
-    /// Returns where the first item of an unpredicted kind can stand.
-    fn first_of(&self, kind: MediaKind, tokens: &[u32]) -> Option<usize> {
-        let id = match kind {
-            MediaKind::Image => self.ids.image,
-            MediaKind::Video => self.ids.video,
-            MediaKind::Audio => self.ids.audio,
-            MediaKind::Embeds => None,
+    /// Returns where the first item of an unpredicted kind can stand, if there is any.
+    fn first_unsupported(&self, parts: &[MediaPart], tokens: &[u32]) -> Option<usize> {
+        let place = |part: &MediaPart| {
+            let id = match part.kind {
+                MediaKind::Image => return None,
+                MediaKind::Video => self.ids.video,
+                MediaKind::Audio => self.ids.audio,
+                MediaKind::Embeds => None,
+            };
+            Some(id.and_then(|id| tokens.iter().position(|&token| token == id)).unwrap_or_default())
         };
-        Some(id.and_then(|id| tokens.iter().position(|&token| token == id)).unwrap_or_default())
+        parts.iter().filter_map(place).min()
     }
 
     /// Expands each image, or says why not.
@@ -137,129 +168,55 @@ impl Expander {
         images: &[usize],
         media: Media<'_>,
         tokeniser: &Tokeniser,
-    ) -> Vec<Result<Expanded, Fallback>> {
+    ) -> Vec<Result<Spelled, Fallback>> {
         let fail = |reason| images.iter().map(|_| Err(reason)).collect();
         if media.custom {
             return fail(Fallback::MediaKwargs);
         }
-        let (Some(geometry), Some(id)) = (&self.geometry, self.ids.image) else {
-            return fail(Fallback::MediaUnknownFamily);
-        };
-        let size_of = |index: &usize| {
-            let fact = media.facts.iter().find(|fact| fact.index == *index);
-            fact.and_then(|fact| fact.size)
-        };
+        let Some(geometry) = &self.geometry else { return fail(Fallback::MediaUnknownFamily) };
+        let size_of = |index: &usize| media.facts.iter().find(|fact| fact.index == *index)?.size;
         let sizes: Vec<Option<ImageSize>> = images.iter().map(size_of).collect();
         // Families that count depending on all images see a stand-in for an unknown size, and are cut there anyway.
         let all: Vec<ImageSize> = sizes.iter().map(|size| size.unwrap_or(ImageSize::new(1, 1))).collect();
-        let expansions = geometry.expand(&all).into_iter().zip(sizes);
-        expansions
-            .map(|(expansion, size)| {
-                size.ok_or(Fallback::MediaUnsized)?;
-                spell(&expansion, id, tokeniser)
-            })
-            .collect()
-    }
-
-    fn replace(
-        &self,
-        tokens: &[u32],
-        unsupported: Option<usize>,
-        mut items: impl Iterator<Item = (usize, Result<Expanded, Fallback>)>,
-    ) -> Placed {
-        let mut placed = Placed { tokens: Vec::with_capacity(tokens.len()), ..Placed::default() };
-        let mut certain = None;
-        let mut at = 0;
-        while let Some(found) = self.next_target(tokens, at) {
-            let Some((index, expanded)) = items.next() else { break };
-            placed.copy(tokens, at..found, unsupported, &mut certain);
-            at = found + self.target.len();
-            match expanded {
-                Ok(expanded) => placed.push(index, &expanded),
-                Err(reason) => {
-                    certain.get_or_insert(placed.tokens.len());
-                    placed.fallback.get_or_insert(reason);
-                    placed.tokens.extend_from_slice(&self.target);
-                }
-            }
-        }
-        placed.copy(tokens, at..tokens.len(), unsupported, &mut certain);
-        if let Some((_, unplaced)) = items.next() {
-            certain = Some(0);
-            placed.fallback.get_or_insert(unplaced.err().unwrap_or(Fallback::MediaUnplaced));
-        }
-        placed.keyed = certain.unwrap_or(placed.tokens.len());
-        placed.media.retain(|item| item.end() <= placed.keyed);
-        placed
-    }
-
-    fn next_target(&self, tokens: &[u32], from: usize) -> Option<usize> {
-        let first = self.target.first()?;
-        let rest = tokens.get(from..)?;
-        if self.target.len() == 1 {
-            return rest.iter().position(|token| token == first).map(|at| from + at);
-        }
-        rest.windows(self.target.len()).position(|window| window == self.target).map(|at| from + at)
+        let expanded = geometry.expand(&all).into_iter().zip(sizes);
+        let spell = |(expansion, size): (Result<_, _>, Option<_>)| {
+            size.ok_or(Fallback::MediaUnsized)?;
+            let expansion = expansion.map_err(|_| Fallback::MediaRefused)?;
+            spelling::spell(&expansion, self.ids.image, tokeniser)
+        };
+        expanded.map(spell).collect()
     }
 }
 
 impl Placed {
-    /// Copies tokens that stay as they are, noting where the certain ones end.
-    fn copy(
-        &mut self,
-        tokens: &[u32],
-        range: std::ops::Range<usize>,
-        unsupported: Option<usize>,
-        certain: &mut Option<usize>,
-    ) {
-        if let Some(place) = unsupported.filter(|place| range.contains(place)) {
-            certain.get_or_insert(self.tokens.len() + place - range.start);
+    /// Copies tokens that stay as they are.
+    fn copy(&mut self, tokens: &[u32], range: Range<usize>) {
+        if let Some(place) = self.unpredicted.filter(|place| range.contains(place)) {
+            self.certain.get_or_insert(self.tokens.len() + place - range.start);
+            self.fallback.get_or_insert(Fallback::MediaUnsupported);
         }
         self.tokens.extend_from_slice(tokens.get(range).unwrap_or_default());
     }
 
-    fn push(&mut self, index: usize, item: &Expanded) {
+    fn put(&mut self, index: usize, item: &Spelled) {
         let offset = self.tokens.len() + item.range.start;
         self.tokens.extend_from_slice(&item.tokens);
         self.media.push(PlacedMedia { index, offset, len: item.range.len(), tokens: item.placeholders });
     }
-}
 
-/// Spells an expansion in the vocabulary's tokens.
-fn spell(
-    expansion: &Result<Expansion, Refused>,
-    placeholder: u32,
-    tokeniser: &Tokeniser,
-) -> Result<Expanded, Fallback> {
-    let expansion = expansion.as_ref().map_err(|_| Fallback::MediaRefused)?;
-    let mut tokens = Vec::new();
-    // Where each boundary of the range, counted with texts as one token, lies in the real tokens.
-    let (mut counted, mut start, mut end) = (0_u32, 0, 0);
-    for piece in &expansion.pieces {
-        let before = tokens.len();
-        match piece {
-            Piece::Placeholder { count } => tokens.extend(std::iter::repeat_n(placeholder, size(*count))),
-            Piece::Named { name, count } => {
-                let id = tokeniser.token_id(name).ok_or(Fallback::MediaUnknownFamily)?;
-                tokens.extend(std::iter::repeat_n(id, size(*count)));
-            }
-            Piece::Text { text } => {
-                tokens.extend(tokeniser.encode(text, false).map_err(|_| Fallback::Tokenizer)?);
-            }
-        }
-        let after = counted.saturating_add(piece.tokens());
-        let inside = |bound: u32| if bound == after { tokens.len() } else { before + size(bound - counted) };
-        if (counted..after).contains(&expansion.range.start) {
-            start = inside(expansion.range.start);
-        }
-        if (counted..=after).contains(&expansion.range.end) {
-            end = inside(expansion.range.end);
-        }
-        counted = after;
+    /// Notes that nothing from here on is certain.
+    fn end_certainty(&mut self, reason: Fallback) {
+        self.certain.get_or_insert(self.tokens.len());
+        self.fallback.get_or_insert(reason);
     }
-    Ok(Expanded { tokens, range: start..end.max(start), placeholders: expansion.placeholder_tokens })
-}
 
-fn size(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
+    /// Drops the media that no certain token covers.
+    fn finish(mut self) -> Self {
+        if self.unpredicted.is_some() {
+            self.fallback.get_or_insert(Fallback::MediaUnsupported);
+        }
+        self.keyed = self.certain.unwrap_or(self.tokens.len());
+        self.media.retain(|item| item.end() <= self.keyed);
+        self
+    }
 }

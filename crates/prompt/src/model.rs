@@ -158,11 +158,12 @@ impl Model {
             return Ok(Prompt::guess(request.body().len() / 4, Fallback::Template));
         };
         let special = request.params().reading.add_special_tokens.unwrap_or(false);
-        let Ok(tokens) = self.tokeniser.encode(&text, special) else {
+        let parts = request.media();
+        let Ok(slotted) = self.expander.tokenise(&text, parts, special, &self.tokeniser) else {
             return Ok(Prompt::guess(text.len() / 4, Fallback::Tokenizer));
         };
-        let media = Media { parts: request.media(), facts, custom: request.has_media_kwargs() };
-        let prompt = self.expander.place(tokens, media, &self.tokeniser).into();
+        let media = Media { parts, facts, custom: request.has_media_kwargs() };
+        let prompt = self.expander.place(slotted, media, &self.tokeniser).into();
         Ok(self.truncated(prompt, request.params()))
     }
 

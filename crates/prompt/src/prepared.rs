@@ -81,7 +81,7 @@ pub struct Prepared {
 
 impl From<Placed> for Prompt {
     fn from(placed: Placed) -> Self {
-        let Placed { tokens, keyed, media, fallback } = placed;
+        let Placed { tokens, keyed, media, fallback, .. } = placed;
         Self { tokens, keyed_tokens: keyed, media, fallback }
     }
 }

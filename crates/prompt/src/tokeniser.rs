@@ -11,7 +11,7 @@ use crate::segment_cache::SegmentCache;
 use segments::Segments;
 
 /// Short segments tokenise as fast as they are looked up.
-const CACHED_BYTES_MIN: usize = 16;
+const CACHED_BYTES_MIN: usize = 1;
 
 /// A model's tokeniser.
 #[derive(Debug)]
@@ -75,6 +75,11 @@ impl Tokeniser {
 
     pub(crate) fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
+    }
+
+    /// Finds a token by which texts split before anything else.
+    pub(crate) fn added_token_id(&self, token: &str) -> Option<u32> {
+        self.inner.get_added_vocabulary().get_vocab().get(token).copied()
     }
 
     pub(crate) fn token(&self, id: u32) -> Option<String> {
