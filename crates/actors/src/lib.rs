@@ -2,6 +2,7 @@
 
 pub mod dim_cache;
 pub mod directory;
+mod engine_feed;
 pub mod load_board;
 pub mod media_resolver;
 pub mod preprocessor;
@@ -9,6 +10,7 @@ pub mod scheduler;
 
 pub use dim_cache::DimCache;
 pub use directory::{DirectoryArgs, DirectoryHandle, Fleet, Pulse, Seat, Served, Worker};
+pub use engine_feed::{EngineFeedArgs, EngineFeedHandle, FeedStatus, Feeds, Tally};
 pub use load_board::{LoadBoardArgs, LoadBoardHandle, Peers};
 pub use media_resolver::MediaResolver;
 pub use preprocessor::Preprocessor;

@@ -1,0 +1,324 @@
+//! `DimCache`: identity and size of media, by URL, by bytes and by the client's own names; and the bytes themselves.
+//!
+//! *Parent*: whoever makes it; it is a cache without a mailbox, and its work runs in its callers.
+//! *Asks*: the media source, and the pool for hashing. *Bound*: entries, stored bytes and fetches are all limited.
+//! *When it dies*: it cannot; a caller that goes away in the middle of a fetch leaves it to the next one that waits.
+
+mod fact;
+mod normal_url;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use identity::MediaId;
+use media_geometry::ImageSize;
+use media_probe::Probe;
+use moka::future::Cache;
+use moka::ops::compute::Op;
+use moka::policy::EvictionPolicy;
+use ports::media_source::{self, Fetch, Fetched, Limits};
+use ports::{Clock, MediaSource};
+
+use self::fact::Fact;
+pub use self::fact::Known;
+use self::normal_url::NormalUrl;
+use crate::preprocessor::{self, Preprocessor};
+
+/// Bounds of the cache.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Facts kept by URL, and as many by a client's name.
+    pub facts_max: u64,
+    /// Longest time a fact is kept.
+    pub keep: Duration,
+    /// How long a failure is remembered.
+    pub negative: Duration,
+    /// Fetched bytes kept, as they are handed over.
+    pub stored_bytes_max: u64,
+    /// Bounds of one fetch.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            facts_max: 100_000,
+            keep: Duration::from_secs(24 * 3600),
+            negative: Duration::from_secs(5),
+            stored_bytes_max: 512 << 20,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why an item is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The origin did not give it.
+    #[error(transparent)]
+    Source(#[from] media_source::Error),
+    /// It could not be hashed for want of a thread.
+    #[error(transparent)]
+    Pool(#[from] preprocessor::Error),
+    /// What came is no image.
+    #[error("the bytes are no image of a known format: {reason}")]
+    NotAnImage {
+        /// What they are instead.
+        reason: String,
+    },
+}
+
+/// An item that was fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Identity and size of the bytes.
+    pub known: Known,
+    /// The bytes, as a `data:` URI.
+    pub data_uri: Bytes,
+    /// Whether the origin was asked for it.
+    pub fetched: bool,
+}
+
+/// Knows media; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DimCache(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    config: Config,
+    facts: Cache<Arc<str>, Arc<Fact>>,
+    aliases: Cache<(Arc<str>, Arc<str>), Known>,
+    store: Cache<MediaId, Bytes>,
+    source: Arc<dyn MediaSource>,
+    clock: Arc<dyn Clock>,
+    pool: Preprocessor,
+}
+
+impl DimCache {
+    /// Makes an empty cache in front of a source.
+    #[must_use]
+    pub fn new(
+        config: Config,
+        source: Arc<dyn MediaSource>,
+        clock: Arc<dyn Clock>,
+        pool: Preprocessor,
+    ) -> Self {
+        let facts = Cache::builder().max_capacity(config.facts_max).time_to_live(config.keep).build();
+        let aliases = Cache::builder().max_capacity(config.facts_max).time_to_live(config.keep).build();
+        let store = Cache::builder()
+            .max_capacity(config.stored_bytes_max)
+            .weigher(|_, bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX))
+            .eviction_policy(EvictionPolicy::lru())
+            .build();
+        Self(Arc::new(Inner { config, facts, aliases, store, source, clock, pool }))
+    }
+
+    /// Finds what is behind a URL: without I/O while the facts are fresh, else by one request however many ask.
+    ///
+    /// # Errors
+    /// The item cannot be had; the same answer is given for a while without asking again.
+    pub async fn fetch(&self, url: &str) -> Result<Item, Error> {
+        let Some(normal) = normal_url::normalise(url) else {
+            return Err(media_source::Error::Url { reason: "not an absolute url".to_owned() }.into());
+        };
+        let since = self.0.clock.now();
+        if let Some(fact) = self.0.facts.get(&normal.key).await
+            && let Some(found) = self.0.recall(&fact, &normal, since, since).await
+        {
+            return found;
+        }
+        self.0.flight(url, &normal, since).await
+    }
+
+    /// Remembers what a client's own name stands for.
+    pub async fn name(&self, tenant: &str, uuid: &str, known: &Known) {
+        self.0.aliases.insert((Arc::from(tenant), Arc::from(uuid)), known.clone()).await;
+    }
+
+    /// Finds what a client's own name stands for.
+    pub async fn named(&self, tenant: &str, uuid: &str) -> Option<Known> {
+        self.0.aliases.get(&(Arc::from(tenant), Arc::from(uuid))).await
+    }
+
+    /// Returns facts, names, and bytes stored; approximate.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            facts: self.0.facts.entry_count(),
+            names: self.0.aliases.entry_count(),
+            stored_bytes: self.0.store.weighted_size(),
+        }
+    }
+}
+
+/// How full a cache is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// URLs known.
+    pub facts: u64,
+    /// Clients' names known.
+    pub names: u64,
+    /// Bytes stored.
+    pub stored_bytes: u64,
+}
+
+impl Inner {
+    /// Answers from a fact, if it may be used and what it promises is there.
+    async fn recall(
+        &self,
+        fact: &Fact,
+        normal: &NormalUrl,
+        now: Duration,
+        since: Duration,
+    ) -> Option<Result<Item, Error>> {
+        if !fact.usable(&normal.credentials, now, since) {
+            return None;
+        }
+        match &fact.outcome {
+            Ok(known) => {
+                let data_uri = self.store.get(&known.id).await?;
+                Some(Ok(Item { known: known.clone(), data_uri, fetched: false }))
+            }
+            Err(error) => Some(Err(error.clone())),
+        }
+    }
+
+    /// Asks the origin; of several that ask at once, one does and the others take its answer.
+    async fn flight(&self, url: &str, normal: &NormalUrl, since: Duration) -> Result<Item, Error> {
+        let mut answer = None;
+        let entry = self.facts.entry_by_ref(&normal.key);
+        let computed = entry.and_try_compute_with(|entry| {
+            let answer = &mut answer;
+            Box::pin(async move {
+                let fact = entry.map(moka::Entry::into_value);
+                if let Some(fact) = &fact
+                    && let Some(found) = self.recall(fact, normal, self.clock.now(), since).await
+                {
+                    *answer = Some(found?);
+                    return Ok(Op::Nop);
+                }
+                let (fact, item) = self.ask(url, normal, fact).await?;
+                *answer = item;
+                Ok(Op::Put(Arc::new(fact)))
+            })
+        });
+        let computed: Result<_, Error> = computed.await;
+        let computed = computed?;
+        match (answer, computed.into_entry().map(moka::Entry::into_value)) {
+            (Some(item), _) => Ok(item),
+            (None, Some(fact)) => match &fact.outcome {
+                Err(error) => Err(error.clone()),
+                Ok(_) => Err(media_source::Error::Unreachable {
+                    host: String::new(),
+                    reason: "the item was evicted while it was fetched".to_owned(),
+                }
+                .into()),
+            },
+            (None, None) => Err(media_source::Error::Status { status: 404 }.into()),
+        }
+    }
+
+    /// Puts the question to the origin: conditionally if the bytes of a known version are still here.
+    async fn ask(
+        &self,
+        url: &str,
+        normal: &NormalUrl,
+        fact: Option<Arc<Fact>>,
+    ) -> Result<(Fact, Option<Item>), Error> {
+        let known = match fact.as_deref() {
+            Some(Fact { outcome: Ok(known), validator: Some(validator), .. }) => {
+                self.store.get(&known.id).await.map(|data_uri| (known.clone(), validator.clone(), data_uri))
+            }
+            _ => None,
+        };
+        let asked = self.clock.now();
+        let fetch = Fetch {
+            url: url.to_owned(),
+            known: known.as_ref().map(|(_, validator, _)| validator.clone()),
+            limits: self.config.limits,
+        };
+        match (self.source.fetch(fetch).await, known, fact) {
+            (Ok(Fetched::NotModified { freshness }), Some((known, _, data_uri)), Some(fact)) => {
+                let fact = fact.confirmed(&normal.credentials, asked, freshness);
+                Ok((fact, Some(Item { known, data_uri, fetched: true })))
+            }
+            (Ok(Fetched::NotModified { .. }), _, _) => {
+                Err(media_source::Error::Status { status: 304 }.into())
+            }
+            (Ok(Fetched::Body { bytes, content_type, validator, freshness }), _, _) => {
+                let (known, data_uri) = match self.identify(bytes, content_type).await {
+                    Ok(identified) => identified,
+                    Err(error @ Error::NotAnImage { .. }) => {
+                        return Ok((self.failed(error, normal, asked), None));
+                    }
+                    Err(error) => return Err(error),
+                };
+                self.store.insert(known.id.clone(), data_uri.clone()).await;
+                let fact = Fact {
+                    outcome: Ok(known.clone()),
+                    validator: fact::proving(validator, self.clock.wall_ms() / 1000),
+                    credentials: Arc::clone(&normal.credentials),
+                    asked,
+                    fresh_until: fact::fresh_until(asked, freshness),
+                };
+                Ok((fact, Some(Item { known, data_uri, fetched: true })))
+            }
+            (Err(busy @ media_source::Error::Busy { .. }), _, _) => Err(busy.into()),
+            (Err(error), _, _) => Ok((self.failed(error.into(), normal, asked), None)),
+        }
+    }
+
+    /// Makes a fact of a failure, so that it is not asked about again at once.
+    fn failed(&self, error: Error, normal: &NormalUrl, asked: Duration) -> Fact {
+        Fact {
+            outcome: Err(error),
+            validator: None,
+            credentials: Arc::clone(&normal.credentials),
+            asked,
+            fresh_until: self.clock.now().saturating_add(self.config.negative),
+        }
+    }
+
+    async fn identify(&self, bytes: Bytes, content_type: Option<String>) -> Result<(Known, Bytes), Error> {
+        let job = move || {
+            let (size, media_type) = examine(&bytes, content_type.as_deref())?;
+            let known = Known {
+                id: prompt::media_id(&bytes),
+                size,
+                bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            };
+            let mut uri = String::with_capacity(bytes.len().div_ceil(3) * 4 + media_type.len() + 16);
+            uri.push_str("data:");
+            uri.push_str(&media_type);
+            uri.push_str(";base64,");
+            STANDARD.encode_string(&bytes, &mut uri);
+            Ok((known, Bytes::from(uri)))
+        };
+        self.pool.run(usize::MAX, job).await?
+    }
+}
+
+/// Finds an image's size and its type. What is no image of a known format keeps the type its origin gives, if that
+/// may be media at all.
+fn examine(bytes: &[u8], content_type: Option<&str>) -> Result<(Option<ImageSize>, String), Error> {
+    match media_probe::probe_whole(bytes) {
+        Probe::Sized { format, width, height, .. } | Probe::Tentative { format, width, height, .. } => {
+            Ok((Some(ImageSize::new(width, height)), format.media_type().to_owned()))
+        }
+        Probe::Malformed(malformed) => Err(Error::NotAnImage { reason: malformed.to_string() }),
+        Probe::NeedMore { .. } | Probe::Unknown => {
+            let stated = content_type.unwrap_or("").split(';').next().unwrap_or_default().trim();
+            let plain = stated.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/.+-".contains(&byte));
+            let media = ["image/", "video/", "audio/"].iter().any(|kind| stated.starts_with(kind));
+            if media && plain {
+                return Ok((None, stated.to_owned()));
+            }
+            let reason = if stated.is_empty() { "no content type".to_owned() } else { format!("{stated:?}") };
+            Err(Error::NotAnImage { reason })
+        }
+    }
+}

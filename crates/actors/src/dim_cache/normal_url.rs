@@ -1,0 +1,93 @@
+//! URLs as facts are kept under.
+
+use std::sync::Arc;
+
+use url::Url;
+
+/// Query parameters that sign or vary a URL without naming another resource.
+const SIGNATURES: [&str; 22] = [
+    "signature",
+    "sig",
+    "expires",
+    "key-pair-id",
+    "policy",
+    "awsaccesskeyid",
+    "googleaccessid",
+    "se",
+    "sp",
+    "sv",
+    "sr",
+    "st",
+    "spr",
+    "skoid",
+    "sktid",
+    "skt",
+    "ske",
+    "sks",
+    "skv",
+    "x-oss-signature",
+    "token",
+    "hmac",
+];
+const SIGNATURE_PREFIXES: [&str; 3] = ["x-amz-", "x-goog-", "x-oss-"];
+const CACHE_BUSTERS: [&str; 5] = ["_", "cb", "cachebuster", "cache_buster", "nocache"];
+
+/// A normalised URL, and what of the original it does not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NormalUrl {
+    /// The key: without fragment, signature and cache-buster parameters.
+    pub(super) key: Arc<str>,
+    /// The dropped signature parameters. Facts got with others must be confirmed by the origin before they are used:
+    /// else whoever knows a URL without its signature would see what the signature protects.
+    pub(super) credentials: Arc<str>,
+}
+
+/// Normalises a URL; none if it is none.
+pub(super) fn normalise(text: &str) -> Option<NormalUrl> {
+    let mut url = Url::parse(text).ok()?;
+    url.set_fragment(None);
+    let mut credentials = String::new();
+    if let Some(query) = url.query() {
+        let mut kept = Vec::new();
+        for pair in query.split('&') {
+            let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+            let signs = SIGNATURES.contains(&name.as_str())
+                || SIGNATURE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            if signs {
+                credentials.push_str(pair);
+                credentials.push('&');
+            } else if !CACHE_BUSTERS.contains(&name.as_str()) {
+                kept.push(pair);
+            }
+        }
+        let kept = (!kept.is_empty()).then(|| kept.join("&"));
+        url.set_query(kept.as_deref());
+    }
+    Some(NormalUrl { key: Arc::from(url.as_str()), credentials: Arc::from(credentials) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_parameters_are_dropped() {
+        let cases = [
+            ("HTTP://Host:80/a/../b?x=1#f", "http://host/b?x=1", ""),
+            (
+                "http://h/i.png?X-Amz-Date=1&w=2&X-Amz-Signature=s",
+                "http://h/i.png?w=2",
+                "X-Amz-Date=1&X-Amz-Signature=s&",
+            ),
+            ("http://h/i.png?_=99", "http://h/i.png", ""),
+            ("http://h/i.png?a=%20&A=b&", "http://h/i.png?a=%20&A=b&", ""),
+            ("http://h/i.png?sig=x", "http://h/i.png", "sig=x&"),
+            ("http://h/i.png?signed=x", "http://h/i.png?signed=x", ""),
+        ];
+        for (text, key, credentials) in cases {
+            let normal = normalise(text).unwrap();
+            assert_eq!((&*normal.key, &*normal.credentials), (key, credentials), "{text}");
+        }
+        assert_eq!(normalise("nonsense"), None);
+    }
+}

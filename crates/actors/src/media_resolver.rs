@@ -1,0 +1,306 @@
+//! `MediaResolver`: turns a request's media into identities, sizes, and what the engine is handed instead.
+//!
+//! *Parent*: whoever makes it; it has no mailbox, and its work runs in its callers. *Asks*: the `DimCache` and the pool.
+//! *Bound*: items per request, bytes per item. *When it dies*: it cannot.
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use identity::MediaKey;
+use media_geometry::ImageSize;
+use media_probe::Probe;
+use prompt::{ChatRequest, DataUri, MediaEdit, MediaFact, MediaFault, MediaKind, MediaPart, MediaSource};
+
+use crate::dim_cache::{self, DimCache, Known};
+use crate::preprocessor;
+
+/// Bounds of media.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Media items of one request.
+    pub items_max: usize,
+    /// Bytes of one item.
+    pub item_bytes_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { items_max: 64, item_bytes_max: 32 << 20 }
+    }
+}
+
+/// Resolves media in mode `fetch`; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MediaResolver {
+    config: Config,
+    cache: DimCache,
+}
+
+/// The items that are in a body, in order.
+#[derive(Debug, Default)]
+pub struct InBody(Vec<Known>);
+
+/// The items that are not in the body, by index.
+#[derive(Debug, Default)]
+pub struct Elsewhere(Vec<Option<Found>>);
+
+/// What became of a request's media.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// Identities and sizes, by index.
+    pub facts: Vec<MediaFact>,
+    /// How the body is to be changed.
+    pub edits: Vec<MediaEdit>,
+    /// Items without payload: only holders where they are resident can serve the request.
+    pub payload_free: Vec<MediaKey>,
+    /// One per item, by index.
+    pub items: Vec<Item>,
+}
+
+/// How one item was resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Index among the request's media.
+    pub index: usize,
+    /// What it is.
+    pub kind: MediaKind,
+    /// Where its bytes came from.
+    pub origin: Origin,
+    /// Identity and size; none where the router doesn't read the item.
+    pub known: Option<Known>,
+}
+
+/// Where an item's bytes came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The body.
+    Data,
+    /// A URL, without asking its origin.
+    Cached,
+    /// A URL, by asking its origin.
+    Fetched,
+    /// Nowhere: the client's name for it was known.
+    Named,
+    /// The body, unread.
+    Opaque,
+}
+
+impl Origin {
+    /// Returns the origin's name in reports and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Cached => "url-cached",
+            Self::Fetched => "url",
+            Self::Named => "uuid",
+            Self::Opaque => "opaque",
+        }
+    }
+}
+
+/// Why a request's media cannot be resolved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request has too many items.
+    #[error("{items} media items are more than the limit of {items_max}")]
+    TooMany {
+        /// How many it has.
+        items: usize,
+        /// The limit.
+        items_max: usize,
+    },
+    /// One item is at fault.
+    #[error("media item {index}: {fault}")]
+    Item {
+        /// Index among the request's media.
+        index: usize,
+        /// Path of the part in the body.
+        param: String,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The pool is overloaded, or a job failed.
+    #[error(transparent)]
+    Pool(#[from] preprocessor::Error),
+}
+
+/// What is wrong with an item.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Its data URI.
+    #[error(transparent)]
+    Data(#[from] MediaFault),
+    /// Its bytes are a broken image.
+    #[error("the bytes are no image of a known format: {reason}")]
+    NotAnImage {
+        /// What is broken.
+        reason: String,
+    },
+    /// It cannot be fetched.
+    #[error(transparent)]
+    Fetch(dim_cache::Error),
+    /// It has only a name, and nobody knows it.
+    #[error("the uuid is unknown and no data is provided")]
+    UnknownName,
+    /// Its URL is of the engine's own disk.
+    #[error("file URLs are not allowed")]
+    Local,
+}
+
+impl MediaResolver {
+    /// Makes a resolver.
+    #[must_use]
+    pub const fn new(config: Config, cache: DimCache) -> Self {
+        Self { config, cache }
+    }
+
+    /// Returns the cache.
+    #[must_use]
+    pub const fn cache(&self) -> &DimCache {
+        &self.cache
+    }
+
+    /// Hashes and sizes the items that are in the body: CPU work over all of it, for the pool.
+    ///
+    /// # Errors
+    /// `Item` and `TooMany` are the client's to mend.
+    pub fn read_body(&self, request: &ChatRequest) -> Result<InBody, Error> {
+        let parts = request.media();
+        if parts.len() > self.config.items_max {
+            return Err(Error::TooMany { items: parts.len(), items_max: self.config.items_max });
+        }
+        let known = parts.iter().filter_map(|part| match &part.source {
+            MediaSource::Data(uri) => {
+                let fault = |fault| Error::Item { index: part.index, param: part.param(), fault };
+                Some(identify(uri, part.kind, self.config.item_bytes_max).map_err(fault))
+            }
+            MediaSource::Url(_) | MediaSource::Local(_) | MediaSource::Absent | MediaSource::Opaque => None,
+        });
+        known.collect::<Result<_, _>>().map(InBody)
+    }
+
+    /// Finds the items that are not in the body, all at once.
+    ///
+    /// # Errors
+    /// `Item` is the client's to mend. `Pool` means overload.
+    pub async fn look_up(&self, request: &ChatRequest, tenant: &str) -> Result<Elsewhere, Error> {
+        let finds = request.media().iter().map(|part| self.elsewhere(part, tenant));
+        try_join_all(finds).await.map(Elsewhere)
+    }
+
+    /// Remembers what the client's own names stand for.
+    pub async fn remember(&self, request: &ChatRequest, resolved: &Resolved, tenant: &str) {
+        for (part, item) in request.media().iter().zip(&resolved.items) {
+            if let (Some(uuid), Some(known)) = (&part.client_uuid, &item.known) {
+                self.cache.name(tenant, uuid, known).await;
+            }
+        }
+    }
+
+    /// Finds an item that is not in the body; none for one that is, or that the router doesn't read.
+    async fn elsewhere(&self, part: &MediaPart, tenant: &str) -> Result<Option<Found>, Error> {
+        let fault = |fault| Error::Item { index: part.index, param: part.param(), fault };
+        match &part.source {
+            MediaSource::Data(_) | MediaSource::Opaque => Ok(None),
+            MediaSource::Local(_) => Err(fault(Fault::Local)),
+            MediaSource::Absent => {
+                let uuid = part.client_uuid.as_deref().unwrap_or_default();
+                let known = self.cache.named(tenant, uuid).await.ok_or_else(|| fault(Fault::UnknownName))?;
+                Ok(Some(Found::of(known, Origin::Named)))
+            }
+            MediaSource::Url(url) => {
+                let item = self.cache.fetch(url).await.map_err(|error| match error {
+                    dim_cache::Error::Pool(error) => Error::Pool(error),
+                    error @ (dim_cache::Error::Source(_) | dim_cache::Error::NotAnImage { .. }) => {
+                        fault(Fault::Fetch(error))
+                    }
+                })?;
+                let origin = if item.fetched { Origin::Fetched } else { Origin::Cached };
+                Ok(Some(Found { known: item.known, origin, url: Some(item.data_uri) }))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Found {
+    known: Known,
+    origin: Origin,
+    url: Option<Bytes>,
+}
+
+impl Found {
+    const fn of(known: Known, origin: Origin) -> Self {
+        Self { known, origin, url: None }
+    }
+}
+
+impl Resolved {
+    /// Tells whether a request has items that are not in its body.
+    #[must_use]
+    pub fn needs_look_up(request: &ChatRequest) -> bool {
+        request.media().iter().any(|part| !matches!(part.source, MediaSource::Data(_) | MediaSource::Opaque))
+    }
+
+    /// Puts together what was found; `elsewhere` may be empty where nothing had to be looked up.
+    #[must_use]
+    pub fn join(request: &ChatRequest, in_body: InBody, elsewhere: Elsewhere) -> Self {
+        let (mut in_body, mut elsewhere) = (in_body.0.into_iter(), elsewhere.0.into_iter());
+        let mut resolved = Self::default();
+        for part in request.media() {
+            let looked_up = elsewhere.next().flatten();
+            let found = match &part.source {
+                MediaSource::Data(_) => in_body.next().map(|known| Found::of(known, Origin::Data)),
+                MediaSource::Url(_) | MediaSource::Local(_) | MediaSource::Absent | MediaSource::Opaque => {
+                    looked_up
+                }
+            };
+            resolved.add(part, found);
+        }
+        resolved
+    }
+
+    fn add(&mut self, part: &MediaPart, found: Option<Found>) {
+        let (index, kind) = (part.index, part.kind);
+        let Some(Found { known, origin, url }) = found else {
+            self.items.push(Item { index, kind, origin: Origin::Opaque, known: None });
+            return;
+        };
+        self.facts.push(MediaFact { index, id: known.id.clone(), size: known.size });
+        self.edits.push(MediaEdit { index, uuid: Some(known.id.as_str().to_owned()), url });
+        if origin == Origin::Named {
+            self.payload_free.push(known.id.key());
+        }
+        self.items.push(Item { index, kind, origin, known: Some(known) });
+    }
+}
+
+/// Items up to this size are decoded once and probed whole; larger ones by their beginning first.
+const WHOLE_BYTES_MAX: usize = 4 << 20;
+
+fn identify(uri: &DataUri, kind: MediaKind, bytes_max: u64) -> Result<Known, Fault> {
+    let identified = uri.identify(WHOLE_BYTES_MAX, bytes_max)?;
+    let (id, bytes) = (identified.id, identified.bytes);
+    let whole = u64::try_from(identified.prefix.len()).is_ok_and(|prefix| prefix == bytes);
+    let probed = match kind {
+        MediaKind::Image if whole => media_probe::probe_whole(&identified.prefix),
+        MediaKind::Image => match media_probe::probe(&identified.prefix) {
+            Probe::Tentative { .. } | Probe::NeedMore { .. } => {
+                media_probe::probe_whole(&uri.decode(bytes_max)?)
+            }
+            settled @ (Probe::Sized { .. } | Probe::Unknown | Probe::Malformed(_)) => settled,
+        },
+        MediaKind::Video | MediaKind::Audio | MediaKind::Embeds => Probe::Unknown,
+    };
+    let size = match probed {
+        Probe::Sized { width, height, .. } | Probe::Tentative { width, height, .. } => {
+            Some(ImageSize::new(width, height))
+        }
+        // A format that the engine may know all the same.
+        Probe::Unknown | Probe::NeedMore { .. } => None,
+        Probe::Malformed(malformed) => return Err(Fault::NotAnImage { reason: malformed.to_string() }),
+    };
+    Ok(Known { id, size, bytes })
+}

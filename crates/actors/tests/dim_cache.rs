@@ -1,0 +1,131 @@
+//! The media cache against an origin in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actors::dim_cache::{Config, Error};
+use actors::{DimCache, Preprocessor};
+use bytes::Bytes;
+use ports::TokioClock;
+use ports::media_source::memory::{MemorySource, Resource};
+use ports::media_source::{self, Freshness, Validator};
+
+const URL: &str = "http://origin.example/i.png";
+
+/// A PNG header of the given width, enough to be sized.
+fn png(width: u32) -> Bytes {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+    bytes.extend(width.to_be_bytes());
+    bytes.extend(7_u32.to_be_bytes());
+    bytes.extend(b"\x08\x02\0\0\0\0\0\0\0\0\0\0\0IDAT\0\0\0\0\0\0\0\0IEND\0\0\0\0");
+    Bytes::from(bytes)
+}
+
+fn resource(width: u32, etag: Option<&str>, fresh_s: u64) -> Resource {
+    Resource {
+        bytes: png(width),
+        validator: Validator { etag: etag.map(str::to_owned), last_modified: None },
+        freshness: Freshness { fresh_for: Duration::from_secs(fresh_s), no_store: false },
+    }
+}
+
+fn cache(source: &MemorySource) -> DimCache {
+    let clock = Arc::new(TokioClock::from_wall(1_800_000_000_000));
+    let pool = Preprocessor::new(actors::preprocessor::Config::default());
+    DimCache::new(Config::default(), Arc::new(source.clone()), clock, pool)
+}
+
+#[tokio::test]
+async fn of_many_that_ask_at_once_one_fetches() {
+    let source = MemorySource::default();
+    // No lifetime at all: whoever waited may still use what came while it waited.
+    source.put(URL, resource(5, None, 0));
+    let cache = cache(&source);
+    let all = futures::future::join_all((0..16).map(|_| cache.fetch(URL))).await;
+    let ids: Vec<_> = all.into_iter().map(|item| item.unwrap().known.id).collect();
+    assert!(ids.iter().all(|id| *id == prompt::media_id(&png(5))));
+    assert_eq!(source.fetches().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn facts_are_used_while_fresh_and_confirmed_after() {
+    let source = MemorySource::default();
+    source.put(URL, resource(5, Some("\"a\""), 60));
+    let cache = cache(&source);
+    let first = cache.fetch(URL).await.unwrap();
+    assert!(first.fetched && first.data_uri.starts_with(b"data:image/png;base64,"));
+    assert_eq!(first.known.size.map(|size| (size.width, size.height)), Some((5, 7)));
+    assert!(!cache.fetch(URL).await.unwrap().fetched);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert!(cache.fetch(URL).await.unwrap().fetched);
+    assert!(!cache.fetch(URL).await.unwrap().fetched);
+    let fetches = source.fetches();
+    assert_eq!(fetches.len(), 2);
+    assert_eq!(fetches[1].known.as_ref().unwrap().etag.as_deref(), Some("\"a\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn overwritten_bytes_get_another_identity() {
+    for (before, after, conditional) in
+        [(Some("\"a\""), Some("\"b\""), true), (Some("W/\"a\""), Some("W/\"a\""), false), (None, None, false)]
+    {
+        let source = MemorySource::default();
+        let cache = cache(&source);
+        source.put(URL, resource(5, before, 0));
+        let old = cache.fetch(URL).await.unwrap();
+        source.put(URL, resource(6, after, 0));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let new = cache.fetch(URL).await.unwrap();
+        assert_ne!(old.known.id, new.known.id, "{before:?}");
+        assert_eq!(new.known.id, prompt::media_id(&png(6)));
+        assert_eq!(source.fetches()[1].known.is_some(), conditional, "{before:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_remembered_for_a_while() {
+    let source = MemorySource::default();
+    let cache = cache(&source);
+    let missing = Err(Error::Source(media_source::Error::Status { status: 404 }));
+    assert_eq!(cache.fetch(URL).await, missing);
+    source.put(URL, resource(5, None, 60));
+    assert_eq!(cache.fetch(URL).await, missing);
+    assert_eq!(source.fetches().len(), 1);
+    tokio::time::advance(Duration::from_secs(6)).await;
+    assert!(cache.fetch(URL).await.is_ok());
+
+    let page = Resource { bytes: Bytes::from_static(b"<html>"), ..Resource::default() };
+    source.put("http://origin.example/page", page);
+    for _ in 0..2 {
+        let outcome = cache.fetch("http://origin.example/page").await;
+        assert!(matches!(outcome, Err(Error::NotAnImage { .. })), "{outcome:?}");
+    }
+    assert_eq!(source.fetches().len(), 3);
+}
+
+#[tokio::test]
+async fn another_signature_is_confirmed_by_the_origin() {
+    let source = MemorySource::default();
+    let cache = cache(&source);
+    let signed = |signature: &str| format!("{URL}?X-Amz-Signature={signature}");
+    for signature in ["one", "two"] {
+        source.put(&signed(signature), resource(5, Some("\"a\""), 60));
+    }
+    assert!(cache.fetch(&signed("one")).await.unwrap().fetched);
+    assert!(!cache.fetch(&signed("one")).await.unwrap().fetched);
+    assert!(cache.fetch(&signed("two")).await.unwrap().fetched);
+    assert!(source.fetches()[1].known.is_some());
+    // Without a valid signature the origin's answer counts, not what others were given.
+    assert!(cache.fetch(&signed("forged")).await.is_err());
+}
+
+#[tokio::test]
+async fn names_belong_to_their_tenant() {
+    let source = MemorySource::default();
+    source.put(URL, resource(5, None, 60));
+    let cache = cache(&source);
+    let known = cache.fetch(URL).await.unwrap().known;
+    cache.name("a", "x", &known).await;
+    assert_eq!(cache.named("a", "x").await, Some(known));
+    assert_eq!(cache.named("b", "x").await, None);
+}
