@@ -3,6 +3,7 @@
 mod batch;
 mod cursor;
 mod msgpack;
+mod record;
 mod translator;
 pub mod vllm;
 
@@ -12,4 +13,5 @@ pub use batch::{
 };
 pub use cursor::{Cursor, Mark, Step, Verdict};
 pub use msgpack::Error;
-pub use translator::{Checkpoint, CheckpointError, Config, Counts, Translator};
+pub use record::{Record, RecordError};
+pub use translator::{Checkpoint, CheckpointError, Config, Counts, KeyCopy, Translator};

@@ -12,6 +12,7 @@ use identity::{BlockKey, KeySetDigest};
 use membership::{Change, MediaRun, Run};
 
 pub use checkpoint::{Checkpoint, Error as CheckpointError};
+pub use key_set::KeyCopy;
 
 use crate::batch::{Batch, Event, GroupKind, Place, Removed, Stored, Tier};
 use graph::{Above, Graph};
@@ -142,6 +143,18 @@ impl Translator {
     #[must_use]
     pub fn runs(&self) -> Vec<Run> {
         self.keys.runs()
+    }
+
+    /// Lists the visible keys that fall into some buckets of the digest, parents first.
+    #[must_use]
+    pub fn runs_in(&self, buckets: &[u8]) -> Vec<Run> {
+        self.keys.runs_in(buckets)
+    }
+
+    /// Copies the visible keys; turn the copy into runs wherever there is time.
+    #[must_use]
+    pub fn copy(&self) -> KeyCopy {
+        self.keys.copy()
     }
 
     /// Returns the share of the engine's blocks whose keys are known, from 0 to 1.

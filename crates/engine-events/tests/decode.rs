@@ -1,6 +1,7 @@
 //! Decoding of anything: no panic, and what can be read is read.
 #![expect(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     reason = "fixtures have a known form, drawn collections are short"
 )]

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine_events::{
-    Batch, Checkpoint, Config, EngineHash, Event, ExtraKey, ExtraKeys, GroupKind, Lora, Place, Removed,
-    Stored, Tier, Translator,
+    Batch, Config, EngineHash, Event, ExtraKey, ExtraKeys, GroupKind, Lora, Place, Record, Removed, Stored,
+    Tier, Translator,
 };
-use identity::{BlockKey, KeyScope, KeySetDigest, extend_key};
+use identity::{BlockKey, Incarnation, KeyScope, KeySetDigest, extend_key};
 use membership::{Change, Run};
 use proptest::prelude::*;
 
@@ -240,9 +240,18 @@ proptest! {
         for steps in &before {
             replica.apply(&translator.apply(&batch(steps.iter().map(|step| event(&blocks, step)).collect())))?;
         }
-        let saved = translator.checkpoint().to_bytes();
-        let read = Checkpoint::from_bytes(&saved).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let mut restored = Translator::restore(translator.config().clone(), &read)
+        let record = Record {
+            incarnation: Incarnation { started_ms: 5, nonce: u64::MAX },
+            engine_started_ms: Some(5),
+            seq: 77,
+            mark: Some((3, u64::MAX)),
+            state: translator.checkpoint(),
+        };
+        let bytes = record.to_bytes();
+        let read = Record::from_bytes(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!((read.incarnation, read.seq, read.mark), (record.incarnation, 77, record.mark));
+        prop_assert!(Record::from_bytes(&bytes[..bytes.len() - 1]).is_err());
+        let mut restored = Translator::restore(translator.config().clone(), &read.state)
             .map_err(|error| TestCaseError::fail(error.to_string()))?;
         replica.agrees(&restored)?;
         prop_assert!((translator.coverage() - restored.coverage()).abs() < 1e-9);

@@ -12,6 +12,7 @@ pub mod memory_bus;
 pub mod memory_registry;
 pub mod registry;
 mod retry;
+pub mod state_store;
 mod tokio_clock;
 
 pub use bus::Bus;
@@ -24,4 +25,5 @@ pub use memory_bus::InMemoryBus;
 pub use memory_registry::InMemoryRegistry;
 pub use registry::Registry;
 pub use retry::Retry;
+pub use state_store::{InMemoryStateStore, StateStore};
 pub use tokio_clock::TokioClock;

@@ -1,4 +1,4 @@
-//! A translator's state as bytes, so that an agent's restart forgets nothing.
+//! A translator's state taken out and put back, so that an agent's restart forgets nothing.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,9 @@ use super::graph::Above;
 use super::{Config, Translator};
 use crate::batch::EngineHash;
 
-/// First byte of an encoded checkpoint; a release reads its own version only, and starts afresh on others.
-const VERSION: u8 = 1;
-
 /// Why a checkpoint cannot be used; start with an empty translator.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Written by another release.
-    #[error("checkpoint version {found:?} is not {VERSION}")]
-    Version {
-        /// Its first byte.
-        found: Option<u8>,
-    },
-    /// Truncated or damaged.
-    #[error("checkpoint cannot be read")]
-    Malformed(#[source] rmp_serde::decode::Error),
     /// Made with another block size or secret, so its keys are others.
     #[error("checkpoint was made with another block size or secret")]
     Scope,
@@ -37,7 +25,7 @@ pub enum Error {
     },
 }
 
-/// An owned copy of a translator's state; encode it wherever there is time.
+/// An owned copy of a translator's state, to be kept in a [`Record`](crate::Record).
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Checkpoint {
     block_size: u32,
@@ -64,30 +52,6 @@ enum SavedAbove {
     /// Index in `nodes`.
     Node(u32),
     Unknown,
-}
-
-impl Checkpoint {
-    /// Encodes the state: a version byte, then `MessagePack`.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![VERSION];
-        // Writing plain data to memory has no way to fail; an unreadable rest would be refused on restore.
-        if rmp_serde::encode::write(&mut bytes, self).is_err() {
-            bytes.truncate(1);
-        }
-        bytes
-    }
-
-    /// Decodes a state.
-    ///
-    /// # Errors
-    /// Another version or damaged: start with an empty translator.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        match bytes.split_first() {
-            Some((&VERSION, rest)) => rmp_serde::from_slice(rest).map_err(Error::Malformed),
-            other => Err(Error::Version { found: other.map(|(version, _)| *version) }),
-        }
-    }
 }
 
 impl Translator {

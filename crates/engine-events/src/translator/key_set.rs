@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use identity::{BlockKey, KeySetDigest};
+use identity::{BUCKETS, BlockKey, KeySetDigest};
 use membership::Run;
 
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,37 @@ impl KeySet {
 
     /// Lists all keys as runs, parents first.
     pub(super) fn runs(&self) -> Vec<Run> {
-        runs(self.held.iter().map(|(key, held)| (held.depth, held.parent, *key)).collect())
+        self.copy().into_runs()
+    }
+
+    /// Lists the keys of some buckets as runs, parents first; a key whose child is elsewhere ends its run.
+    pub(super) fn runs_in(&self, buckets: &[u8]) -> Vec<Run> {
+        let mut wanted = [false; BUCKETS];
+        for bucket in buckets {
+            if let Some(wanted) = wanted.get_mut(usize::from(*bucket)) {
+                *wanted = true;
+            }
+        }
+        let is_wanted =
+            |key: &BlockKey| wanted.get(usize::from(KeySetDigest::bucket_of(*key))).copied().unwrap_or(false);
+        let keys = self.held.iter().filter(|(key, _)| is_wanted(key));
+        runs(keys.map(|(key, held)| (held.depth, held.parent, *key)).collect())
+    }
+
+    pub(super) fn copy(&self) -> KeyCopy {
+        KeyCopy(self.held.iter().map(|(key, held)| (held.depth, held.parent, *key)).collect())
+    }
+}
+
+/// A copy of a set of keys, not yet in order.
+#[derive(Debug)]
+pub struct KeyCopy(Vec<(u32, Option<BlockKey>, BlockKey)>);
+
+impl KeyCopy {
+    /// Joins the keys to runs, parents first; takes time in proportion to their number.
+    #[must_use]
+    pub fn into_runs(self) -> Vec<Run> {
+        runs(self.0)
     }
 }
 

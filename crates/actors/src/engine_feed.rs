@@ -1,0 +1,449 @@
+//! Parent: the node · Asks: nobody (feed, bus, engine and store through children)
+//! Bound: 16 waiting calls, 12 children, 64 replicas waiting for one copy
+//! When it dies: the next life loads the last checkpoint and has the engine replay the rest.
+
+mod answers;
+mod copies;
+mod keep;
+mod life;
+mod listen;
+mod serve;
+mod session;
+mod split;
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor_kit::{Address, Children, Failed, Full, Mail, Node, Reply, Spec, address};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use engine_events::Config;
+use identity::{Holder, Incarnation, ModelName};
+use ports::bus::{self, Received, Subscription};
+use ports::engine::{Endpoint, EngineStatus};
+use ports::event_feed::EventFeed;
+use ports::{Bus, Clock, Engine, StateStore, state_store};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::{Notify, watch};
+use wire::sync::{Refusal, Snapshot};
+
+pub use session::Tally;
+pub use status::FeedStatus;
+
+use copies::Copies;
+use life::next_life;
+use listen::{Arrival, End, carry_out};
+use session::{Order, Session};
+use status::Outlook;
+
+/// Opens an engine's feed, as often as the actor needs a new one.
+pub trait Feeds: Send + Sync + std::fmt::Debug {
+    /// Opens the feed; nothing is connected before it is first waited for.
+    fn open(&self) -> Box<dyn EventFeed>;
+}
+
+/// What follows one holder's engine; cheap to clone, outlives the actor's restarts.
+#[derive(Clone, Debug)]
+pub struct EngineFeedHandle {
+    address: Address<Msg>,
+    published: Arc<Published>,
+}
+
+/// What a feed needs.
+#[derive(Clone, Debug)]
+pub struct EngineFeedArgs {
+    /// The namespace on the bus.
+    pub namespace: String,
+    /// The model that the engine serves.
+    pub model: ModelName,
+    /// The worker's rank whose cache is followed.
+    pub holder: Holder,
+    /// The engine's HTTP endpoint.
+    pub endpoint: Endpoint,
+    /// How events become keys.
+    pub translation: Config,
+    /// Tells apart lives that begin at the same time.
+    pub seed: u64,
+    /// Opens the engine's events.
+    pub feeds: Arc<dyn Feeds>,
+    /// Carries deltas and beats, and replicas' questions.
+    pub bus: Arc<dyn Bus>,
+    /// Asks the engine for its state.
+    pub engine: Arc<dyn Engine>,
+    /// Keeps checkpoints.
+    pub store: Arc<dyn StateStore>,
+    /// Tells time.
+    pub clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Published {
+    status: ArcSwap<FeedStatus>,
+    version: watch::Sender<u64>,
+}
+
+impl EngineFeedHandle {
+    /// Starts to follow an engine in a node, as `engine-feed/<model>/<worker>/<rank>`.
+    ///
+    /// # Errors
+    /// As [`Node::supervise`].
+    pub async fn start(node: &Node, args: EngineFeedArgs) -> Result<Self, actor_kit::node::Error> {
+        let published = Arc::new(Published {
+            status: ArcSwap::from_pointee(FeedStatus::default()),
+            version: watch::Sender::new(0),
+        });
+        let spec = Spec::new(name(&args), MAILBOX_MAX);
+        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
+        Ok(Self { address, published })
+    }
+
+    /// Returns the present state; no mailbox hop.
+    #[must_use]
+    pub fn status(&self) -> Arc<FeedStatus> {
+        self.published.status.load_full()
+    }
+
+    /// Watches the version of the state.
+    #[must_use]
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.published.version.subscribe()
+    }
+
+    /// Saves a checkpoint now, as before a planned stop; answers whether it was kept.
+    ///
+    /// # Errors
+    /// As [`Address::call`].
+    pub async fn save(&self, deadline: Duration) -> Result<bool, address::Error> {
+        self.address.call(deadline, Msg::Flush).await
+    }
+}
+
+fn name(args: &EngineFeedArgs) -> String {
+    format!("engine-feed/{}/{}/{}", args.model, args.holder.worker, args.holder.rank)
+}
+
+const MAILBOX_MAX: usize = 16;
+const CHILDREN_MAX: usize = 12;
+const QUESTIONS_MAX: usize = 1024;
+const COPY_WAITERS_MAX: usize = 64;
+const BEAT: Duration = Duration::from_secs(1);
+const SAVE: Duration = Duration::from_secs(5);
+const POLL_DEADLINE: Duration = Duration::from_secs(1);
+const STORE_DEADLINE: Duration = Duration::from_secs(30);
+const COPY_DEADLINE: Duration = Duration::from_secs(10);
+const PUBLISH_DEADLINE: Duration = Duration::from_secs(1);
+const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
+const SUBSCRIBE_PAUSE: Duration = Duration::from_millis(500);
+const POLL_PAUSE: Duration = Duration::from_millis(200);
+
+/// What one look at the engine found.
+#[derive(Debug)]
+struct Poll {
+    /// When it was asked.
+    asked: Duration,
+    healthy: bool,
+    status: Option<EngineStatus>,
+}
+
+type Cut = Result<(Snapshot, Vec<Bytes>), Refusal>;
+
+#[derive(Debug)]
+enum Msg {
+    Loaded(Result<Option<Bytes>, state_store::Error>),
+    Poll,
+    Polled(Poll),
+    Arrived(Box<dyn EventFeed>, Arrival),
+    FeedLost,
+    Subscribe,
+    Subscribed(Result<Box<dyn Subscription>, bus::Error>),
+    Asked(Box<dyn Subscription>, Received),
+    Unsubscribed,
+    Copied(Incarnation, Cut),
+    Beat,
+    Save,
+    Saved(Stamp, bool),
+    Flush(Reply<bool>),
+}
+
+type Stamp = (Incarnation, u64, Option<u64>);
+
+#[derive(Clone, Copy, Debug)]
+struct Behaviour;
+
+struct State {
+    args: EngineFeedArgs,
+    published: Arc<Published>,
+    subject: String,
+    children: Children,
+    nudge: Arc<Notify>,
+    /// None until the checkpoint was looked for and, without one, the engine has answered.
+    session: Option<Session>,
+    loaded: bool,
+    outlook: Outlook,
+    polling: bool,
+    /// The feed, while the engine is asked who it is, and since when it waits.
+    parked: Option<(Box<dyn EventFeed>, Duration)>,
+    copies: Copies,
+    copies_made: u64,
+    copy_waiters: Vec<String>,
+    saved: Option<Stamp>,
+    saving: bool,
+    flushes: Vec<Reply<bool>>,
+}
+
+impl Actor for Behaviour {
+    type Msg = Mail<Msg>;
+    type State = State;
+    type Arguments = (EngineFeedArgs, Arc<Published>);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<Mail<Msg>>,
+        (args, published): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        let mut children = Children::new(CHILDREN_MAX);
+        children.tick(&me, BEAT, || Msg::Beat)?;
+        children.tick(&me, SAVE, || Msg::Save)?;
+        children.after(&me, Duration::ZERO, Msg::Subscribe)?;
+        let mut state = State {
+            subject: wire::subject::kv(&args.namespace, &args.model, &args.holder),
+            args,
+            published,
+            children,
+            nudge: Arc::new(Notify::new()),
+            session: None,
+            loaded: false,
+            outlook: Outlook::default(),
+            polling: false,
+            parked: None,
+            copies: Copies::default(),
+            copies_made: 0,
+            copy_waiters: Vec::new(),
+            saved: None,
+            saving: false,
+            flushes: Vec::new(),
+        };
+        state.load(&me)?;
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<Mail<Msg>>,
+        mail: Mail<Msg>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match mail.open() {
+            Msg::Loaded(outcome) => state.loaded(&me, outcome)?,
+            Msg::Poll => state.poll(&me)?,
+            Msg::Polled(poll) => state.polled(&me, poll)?,
+            Msg::Arrived(feed, arrival) => state.arrived(&me, feed, arrival).await?,
+            Msg::FeedLost => state.reopen(&me)?,
+            Msg::Subscribe => state.subscribe(&me)?,
+            Msg::Subscribed(Ok(subscription)) => state.hear(&me, subscription)?,
+            Msg::Asked(subscription, received) => {
+                state.hear(&me, subscription)?;
+                state.asked(&me, received).await?;
+            }
+            Msg::Subscribed(Err(_)) | Msg::Unsubscribed => {
+                state.children.after(&me, SUBSCRIBE_PAUSE, Msg::Subscribe)?;
+            }
+            Msg::Copied(incarnation, cut) => state.copied(incarnation, cut).await,
+            Msg::Beat => state.beat(&me).await?,
+            Msg::Save => state.save(&me)?,
+            Msg::Saved(stamp, kept) => state.saved(&me, stamp, kept)?,
+            Msg::Flush(reply) => state.flush(&me, reply)?,
+        }
+        state.publish_status();
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _me: ActorRef<Mail<Msg>>,
+        _event: SupervisionEvent,
+        _state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+/// The engine and its feed.
+impl State {
+    fn load(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+        let (store, name) = (Arc::clone(&self.args.store), name(&self.args));
+        let work = async move { store.load(&name).await };
+        let done = |outcome: Result<_, Failed>| Msg::Loaded(outcome.unwrap_or(Ok(None)));
+        self.children.run(me, STORE_DEADLINE, work, done).map(drop)
+    }
+
+    fn loaded(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        outcome: Result<Option<Bytes>, state_store::Error>,
+    ) -> Result<(), Full> {
+        self.loaded = true;
+        let worker = &self.args.holder.worker;
+        let bytes = outcome.unwrap_or_else(|error| {
+            tracing::warn!(%worker, %error, "checkpoint cannot be read, starting without");
+            None
+        });
+        self.session = bytes.and_then(|bytes| match keep::resume(&self.args, &bytes) {
+            Ok(session) => Some(session),
+            Err(error) => {
+                tracing::warn!(%worker, %error, "checkpoint cannot be used, starting without");
+                None
+            }
+        });
+        if let Some(session) = &self.session {
+            let (incarnation, blocks) = (session.incarnation(), session.translator().blocks());
+            tracing::info!(%worker, %incarnation, blocks, "resuming from checkpoint");
+            self.reopen(me)?;
+        }
+        self.poll(me)
+    }
+
+    fn poll(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+        if self.polling || !self.loaded {
+            return Ok(());
+        }
+        let (engine, endpoint) = (Arc::clone(&self.args.engine), self.args.endpoint.clone());
+        let asked = self.args.clock.now();
+        let work = async move {
+            let healthy = engine.health(&endpoint, POLL_DEADLINE).await.is_ok();
+            let status = engine.status(&endpoint, POLL_DEADLINE).await.ok();
+            Poll { asked, healthy, status }
+        };
+        let done = move |outcome: Result<Poll, Failed>| {
+            Msg::Polled(outcome.unwrap_or(Poll { asked, healthy: false, status: None }))
+        };
+        self.children.run(me, POLL_DEADLINE * 3, work, done)?;
+        self.polling = true;
+        Ok(())
+    }
+
+    fn polled(&mut self, me: &ActorRef<Mail<Msg>>, poll: Poll) -> Result<(), Full> {
+        self.polling = false;
+        self.outlook.saw(poll.healthy, poll.status.as_ref(), self.args.holder.rank);
+        let Some(status) = poll.status else {
+            if self.parked.is_some() {
+                self.children.after(me, POLL_PAUSE, Msg::Poll)?;
+            }
+            return Ok(());
+        };
+        let Some(session) = &mut self.session else {
+            let life = next_life(None, status.started_ms, self.args.clock.wall_ms(), self.args.seed);
+            let (model, holder) = (self.args.model.clone(), self.args.holder.clone());
+            let mut session =
+                Session::begin(model, holder, self.args.translation.clone(), life, status.started_ms);
+            session.learn_pool(status.kv_blocks);
+            self.session = Some(session);
+            self.outlook.life_since = poll.asked;
+            return self.reopen(me);
+        };
+        session.learn_pool(status.kv_blocks);
+        if let Some((feed, since)) = self.parked.take() {
+            if poll.asked < since {
+                self.parked = Some((feed, since));
+                return self.poll(me);
+            }
+            let order = session.on_identity(status.started_ms);
+            let order = order.unwrap_or_else(|| self.begin_life(status.started_ms));
+            return self.send_out(me, feed, order);
+        }
+        match (session.engine_started_ms(), status.started_ms) {
+            (Some(known), Some(started)) if life::is_later(known, started) => {
+                self.begin_life(Some(started));
+                self.nudge.notify_one();
+            }
+            (None, Some(started)) if poll.asked >= self.outlook.life_since => session.learn_start(started),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin_life(&mut self, started_ms: Option<u64>) -> Order {
+        let Some(session) = &mut self.session else { return Order::Listen };
+        let before = session.incarnation();
+        let life = next_life(Some(before), started_ms, self.args.clock.wall_ms(), self.args.seed);
+        tracing::info!(worker = %self.args.holder.worker, incarnation = %life, %before, "engine has begun another life");
+        self.copies.clear();
+        self.outlook.life_since = self.args.clock.now();
+        session.begin_life(life, started_ms)
+    }
+
+    /// Opens the feed anew and begins by asking what was missed.
+    fn reopen(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let order = session.verify();
+        self.send_out(me, self.args.feeds.open(), order)
+    }
+
+    fn send_out(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        mut feed: Box<dyn EventFeed>,
+        order: Order,
+    ) -> Result<(), Full> {
+        if order == Order::Identify {
+            self.parked = Some((feed, self.args.clock.now()));
+            return self.poll(me);
+        }
+        let (nudge, clock) = (Arc::clone(&self.nudge), Arc::clone(&self.args.clock));
+        let work = async move {
+            let arrival = carry_out(&mut *feed, order, nudge, clock).await;
+            (feed, arrival)
+        };
+        let ended = |outcome| match outcome {
+            Ok((feed, arrival)) => Msg::Arrived(feed, arrival),
+            Err(_) => Msg::FeedLost,
+        };
+        self.children.pump(me, work, ended).map(drop)
+    }
+
+    async fn arrived(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        feed: Box<dyn EventFeed>,
+        arrival: Arrival,
+    ) -> Result<(), Full> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let losses = session.tally().losses;
+        if matches!(arrival.end, End::Connected) || !arrival.frames.is_empty() {
+            self.outlook.feed_works(&self.args.holder);
+        }
+        let followed = session.on_frames(arrival.frames);
+        let order = match (followed, arrival.end) {
+            (Order::Listen, End::Connected | End::Idle | End::Nudged) => session.verify(),
+            (Order::Listen, End::Replayed { from, replay }) => session.on_replay(from, replay),
+            (Order::Listen, End::Failed(error)) => {
+                self.outlook.feed_failed(&self.args.holder, &error);
+                Order::Listen
+            }
+            (order, _) => order,
+        };
+        if session.tally().losses > losses {
+            tracing::info!(worker = %self.args.holder.worker, "history of the engine's cache was lost, learning anew");
+        }
+        let deltas = session.outbox();
+        self.send_out(me, feed, order)?;
+        for delta in deltas {
+            match wire::kv::encode_delta(&delta) {
+                Ok(payload) => self.publish(self.subject.clone(), payload).await,
+                Err(error) => {
+                    tracing::error!(worker = %self.args.holder.worker, %error, "delta cannot be encoded");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn publish_status(&mut self) {
+        let status = self.outlook.status(self.session.as_ref());
+        if **self.published.status.load() != status {
+            self.published.status.store(Arc::new(status));
+            self.published.version.send_modify(|version| *version += 1);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! One feed's state without its actor: batches and replays in, numbered deltas and orders out.
+
+use std::sync::Arc;
+
+use engine_events::{Config, Cursor, Record, Step, Translator, Verdict, vllm};
+use identity::{Holder, Incarnation, KeySetDigest, ModelName, SCHEME};
+use membership::{Change, Delta, Ring};
+use ports::event_feed::{Error, Frame, Replay};
+
+use super::split::{KEYS_MAX, split};
+
+/// Failed replays in a row after which the feed goes on without: the endpoint may be configured wrongly.
+const REPLAY_FAILURES_MAX: u32 = 20;
+
+/// What the feed does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Wait for what is published.
+    Listen,
+    /// Ask for past batches.
+    Replay {
+        /// First number to ask for.
+        from: u64,
+    },
+    /// Ask again, a little later.
+    ReplayLater {
+        /// First number to ask for.
+        from: u64,
+    },
+    /// The engine does not have what was applied last: find out whether it is another process.
+    Identify,
+}
+
+/// What went wrong or was odd, since the actor began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Batches applied.
+    pub batches: u64,
+    /// Batches that could not be decoded.
+    pub malformed: u64,
+    /// Batches that came a second time.
+    pub duplicates: u64,
+    /// Holes, or lower numbers, in what was published.
+    pub gaps: u64,
+    /// Replays that ended.
+    pub replays: u64,
+    /// Replays that failed.
+    pub replay_failures: u64,
+    /// Times that history was lost for good.
+    pub losses: u64,
+    /// Engine lives begun.
+    pub lives: u64,
+}
+
+/// A feed's state.
+#[derive(Debug)]
+pub(super) struct Session {
+    model: ModelName,
+    holder: Holder,
+    translator: Translator,
+    cursor: Cursor,
+    incarnation: Incarnation,
+    engine_started_ms: Option<u64>,
+    seq: u64,
+    ring: Ring,
+    outbox: Vec<Arc<Delta>>,
+    /// Published batches that did not follow, until a replay tells what was between.
+    pending: Vec<Frame>,
+    /// Whether the engine's past is applied, as far as the engine can tell it.
+    caught_up: bool,
+    /// Whether replicas may have seen deltas of this life that this session, resumed from a record, does not know.
+    outrun: bool,
+    replay_failures: u32,
+    pool_blocks: Option<u64>,
+    tally: Tally,
+}
+
+impl Session {
+    /// Begins with an engine of which nothing is known.
+    pub(super) fn begin(
+        model: ModelName,
+        holder: Holder,
+        config: Config,
+        incarnation: Incarnation,
+        engine_started_ms: Option<u64>,
+    ) -> Self {
+        Self {
+            model,
+            holder,
+            translator: Translator::new(config),
+            cursor: Cursor::new(),
+            incarnation,
+            engine_started_ms,
+            seq: 0,
+            ring: Ring::default(),
+            outbox: Vec::new(),
+            pending: Vec::new(),
+            caught_up: false,
+            outrun: false,
+            replay_failures: 0,
+            pool_blocks: None,
+            tally: Tally { lives: 1, ..Tally::default() },
+        }
+    }
+
+    /// Goes on where a record was made.
+    pub(super) fn resume(
+        model: ModelName,
+        holder: Holder,
+        config: Config,
+        record: &Record,
+    ) -> Result<Self, engine_events::CheckpointError> {
+        let translator = Translator::restore(config.clone(), &record.state)?;
+        let begun = Self::begin(model, holder, config, record.incarnation, record.engine_started_ms);
+        Ok(Self { translator, cursor: Cursor::at(record.mark), seq: record.seq, outrun: true, ..begun })
+    }
+
+    /// Begins another engine process's life; nothing is credited to it yet.
+    pub(super) fn begin_life(&mut self, incarnation: Incarnation, engine_started_ms: Option<u64>) -> Order {
+        self.translator = Translator::new(self.translator.config().clone());
+        self.cursor.reset();
+        self.incarnation = incarnation;
+        self.engine_started_ms = engine_started_ms;
+        self.seq = 0;
+        self.ring.clear();
+        self.outbox.clear();
+        self.pending.clear();
+        self.caught_up = false;
+        self.outrun = false;
+        self.tally.lives += 1;
+        Order::Replay { from: 0 }
+    }
+
+    /// Returns what to ask for when the link is new, when nothing came for a while, or when the engine may be another.
+    pub(super) fn verify(&self) -> Order {
+        Order::Replay { from: self.cursor.replay_from() }
+    }
+
+    /// Applies published batches up to the first that does not follow; that and the others wait.
+    pub(super) fn on_frames(&mut self, frames: Vec<Frame>) -> Order {
+        let mut frames = frames.into_iter();
+        while let Some(frame) = frames.next() {
+            match self.cursor.on_batch(frame.seq, &frame.payload) {
+                Step::Apply => self.apply(&frame),
+                Step::Duplicate => self.tally.duplicates += 1,
+                Step::Replay { from } => {
+                    self.tally.gaps += 1;
+                    self.pending = std::iter::once(frame).chain(frames).collect();
+                    return Order::Replay { from };
+                }
+            }
+        }
+        Order::Listen
+    }
+
+    /// Judges a replay that was asked for from `from`, and applies it.
+    pub(super) fn on_replay(&mut self, from: u64, replay: Result<Replay, Error>) -> Order {
+        if from != self.cursor.replay_from() {
+            // Another life has begun meanwhile.
+            return self.verify();
+        }
+        let replay = match replay {
+            Ok(replay) => replay,
+            Err(Error::NoReplay) => return self.without_replay(),
+            Err(_) => {
+                self.tally.replay_failures += 1;
+                self.replay_failures += 1;
+                if self.replay_failures < REPLAY_FAILURES_MAX {
+                    return Order::ReplayLater { from };
+                }
+                return self.without_replay();
+            }
+        };
+        self.tally.replays += 1;
+        self.replay_failures = 0;
+        let batches = replay.frames.iter().map(|frame| (frame.seq, &*frame.payload));
+        let skip = match self.cursor.on_replay(batches) {
+            Verdict::OtherEngine => return Order::Identify,
+            Verdict::Continues { skip } => skip,
+            Verdict::Lost { .. } if self.outrun => return Order::Identify,
+            Verdict::Lost { .. } => {
+                self.lose();
+                0
+            }
+        };
+        self.take(replay.frames.into_iter().skip(skip));
+        if !replay.complete {
+            return self.verify();
+        }
+        self.catch_up()
+    }
+
+    /// Goes on after the engine was asked when it started: the same process has lost what was missed.
+    ///
+    /// Answers none where it is another process, or where only another life makes numbers unambiguous.
+    pub(super) fn on_identity(&mut self, started_ms: Option<u64>) -> Option<Order> {
+        let same = started_ms.is_some() && started_ms == self.engine_started_ms;
+        if !same || self.outrun {
+            return None;
+        }
+        if !self.pending.is_empty() {
+            self.lose();
+        }
+        Some(self.catch_up())
+    }
+
+    /// Takes the deltas that are to be published, in order.
+    pub(super) fn outbox(&mut self) -> Vec<Arc<Delta>> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Copies the state as of the last batch.
+    pub(super) fn record(&self) -> Record {
+        Record {
+            incarnation: self.incarnation,
+            engine_started_ms: self.engine_started_ms,
+            seq: self.seq,
+            mark: self.cursor.mark(),
+            state: self.translator.checkpoint(),
+        }
+    }
+
+    pub(super) fn learn_start(&mut self, started_ms: u64) {
+        self.engine_started_ms.get_or_insert(started_ms);
+    }
+
+    pub(super) fn learn_pool(&mut self, blocks: Option<u64>) {
+        self.pool_blocks = blocks.or(self.pool_blocks);
+    }
+
+    pub(super) const fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    pub(super) const fn engine_started_ms(&self) -> Option<u64> {
+        self.engine_started_ms
+    }
+
+    pub(super) const fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub(super) const fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    pub(super) const fn is_caught_up(&self) -> bool {
+        self.caught_up
+    }
+
+    pub(super) const fn translator(&self) -> &Translator {
+        &self.translator
+    }
+
+    pub(super) const fn digest(&self) -> &KeySetDigest {
+        self.translator.digest()
+    }
+
+    pub(super) const fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// What a checkpoint would say of how far the session is; equal stamps need no new checkpoint.
+    pub(super) fn stamp(&self) -> (Incarnation, u64, Option<u64>) {
+        (self.incarnation, self.seq, self.cursor.mark().map(|(seq, _)| seq))
+    }
+
+    /// Goes on with what is published alone: history that was missed is lost.
+    fn without_replay(&mut self) -> Order {
+        self.replay_failures = 0;
+        if self.outrun && self.pending.is_empty() {
+            // Nothing contradicts the record: the next batch will show whether it follows.
+            return self.catch_up();
+        }
+        if self.outrun {
+            return Order::Identify;
+        }
+        if self.cursor.mark().is_none() || !self.pending.is_empty() {
+            self.lose();
+        }
+        self.catch_up()
+    }
+
+    /// Applies batches each of which must follow; the first may have any number where nothing was applied before.
+    fn take(&mut self, frames: impl Iterator<Item = Frame>) {
+        for frame in frames {
+            let follows = self.cursor.mark().is_none_or(|(last, _)| last.checked_add(1) == Some(frame.seq));
+            if follows {
+                self.cursor.advance(frame.seq, &frame.payload);
+                self.apply(&frame);
+            }
+        }
+    }
+
+    /// Applies what waited, as far as it follows: the rest was replayed, or is of another process.
+    fn catch_up(&mut self) -> Order {
+        let pending = std::mem::take(&mut self.pending);
+        self.take(pending.into_iter());
+        self.caught_up = true;
+        self.outrun = false;
+        Order::Listen
+    }
+
+    /// Forgets what can no longer be known.
+    fn lose(&mut self) {
+        self.tally.losses += 1;
+        let changes = self.translator.forget(self.pool_blocks);
+        self.cursor.reset();
+        self.emit(changes);
+    }
+
+    fn apply(&mut self, frame: &Frame) {
+        self.tally.batches += 1;
+        if frame.seq == 0 && self.translator.blocks() == 0 {
+            // An engine's first batch: nothing was cached before it, whatever was feared.
+            self.translator = Translator::new(self.translator.config().clone());
+        }
+        match vllm::decode(&frame.payload) {
+            Ok(batch) => {
+                let changes = self.translator.apply(&batch);
+                self.emit(changes);
+            }
+            Err(_) => self.tally.malformed += 1,
+        }
+    }
+
+    fn emit(&mut self, changes: Vec<Change>) {
+        for changes in split(changes, KEYS_MAX) {
+            self.seq += 1;
+            let delta = Arc::new(Delta {
+                scheme: SCHEME.to_owned(),
+                model: self.model.clone(),
+                worker: self.holder.worker.clone(),
+                rank: self.holder.rank,
+                incarnation: self.incarnation,
+                seq: self.seq,
+                changes,
+            });
+            self.ring.push(Arc::clone(&delta));
+            self.outbox.push(delta);
+        }
+    }
+}
