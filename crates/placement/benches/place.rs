@@ -91,17 +91,18 @@ impl World {
         let media = Query { multiset: &self.routing.mm_routing_info.image_multiset, payload_free: &[] };
         let candidate = |(holder, load): (&'_ Holder, &'_ Load)| {
             let near: NearMedia = self.residency.near(holder, media, Duration::ZERO);
-            (near, self.pending.expected(holder, chain, 100).blocks, *load)
+            (near, self.pending.expected(holder, chain, 100), *load)
         };
         let looked_up = self.holders.iter().zip(&self.loads).map(candidate);
         looked_up
             .zip(&self.holders)
-            .map(|((near, pending_blocks, load), holder)| Candidate {
+            .map(|((near, pending, load), holder)| Candidate {
                 holder,
                 standing: Standing::Ready,
                 block_size: 16,
                 matched_blocks: 100,
-                pending_blocks,
+                pending_blocks: pending.blocks,
+                computing_blocks: pending.computing,
                 near,
                 limits: Limits::default(),
                 adapters: &[],

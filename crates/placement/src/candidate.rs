@@ -19,6 +19,8 @@ pub struct Candidate<'a> {
     pub matched_blocks: u32,
     /// Blocks that follow those and are on their way by earlier dispatches.
     pub pending_blocks: u32,
+    /// Blocks among those whose computation is part of the work ahead.
+    pub computing_blocks: u32,
     /// Which of the request's media it had lately.
     pub near: NearMedia,
     /// What it can take.
@@ -84,6 +86,8 @@ pub struct NearMedia {
     pub items: u32,
     /// Their tokens.
     pub tokens: u32,
+    /// Tokens among those whose encoding is part of the work ahead.
+    pub coming_tokens: u32,
     /// Whether an item that comes without payload is not among them.
     pub lacks_payload_free: bool,
 }
@@ -141,6 +145,10 @@ impl std::fmt::Display for Why {
     }
 }
 
+impl NearMedia {
+    const NONE: Self = Self { items: 0, tokens: 0, coming_tokens: 0, lacks_payload_free: false };
+}
+
 impl Candidate<'_> {
     /// Says why this holder cannot serve the request; none when it can.
     ///
@@ -190,7 +198,7 @@ impl Candidate<'_> {
     /// Media tokens and items near it, as far as the policy sees.
     pub(crate) const fn near(&self, policy: Policy) -> NearMedia {
         if matches!(policy, Policy::KvText) {
-            return NearMedia { items: 0, tokens: 0, lacks_payload_free: self.near.lacks_payload_free };
+            return NearMedia { lacks_payload_free: self.near.lacks_payload_free, ..NearMedia::NONE };
         }
         self.near
     }

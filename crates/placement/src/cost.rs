@@ -1,7 +1,7 @@
 //! Predicted milliseconds.
 //!
 //! ```text
-//! cost = queue    prompt and media tokens ahead of it
+//! cost = queue    prompt and media tokens ahead of it, but for those that it shares
 //!      + fetch    bytes of media not near
 //!      + encode   media tokens neither near nor inside cached blocks
 //!      + prefill  prompt tokens not in KV
@@ -21,7 +21,7 @@ const PRESSURE_MAX: f64 = 10.0;
 /// What a request is predicted to cost on a holder, in milliseconds; no term is negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostMs {
-    /// For work that is ahead of it.
+    /// For work that is ahead of it and of which it has no part.
     pub queue: f64,
     /// For media not near.
     pub fetch: f64,
@@ -40,12 +40,6 @@ impl CostMs {
     #[must_use]
     pub fn total(&self) -> f64 {
         self.queue + self.fetch + self.encode + self.prefill + self.decode + self.pressure
-    }
-
-    /// Predicts when the first token comes, where the decode term has not all been paid yet.
-    #[must_use]
-    pub fn first_token(&self) -> f64 {
-        self.queue + self.fetch + self.encode + self.prefill
     }
 }
 
@@ -95,13 +89,26 @@ pub fn cost(wanted: &Wanted<'_>, candidate: &Candidate<'_>, work: &Work) -> Cost
     let far_share = f64::from(far_tokens) / f64::from(media.max(1));
     let whole_prompt = f64::from(wanted.routing.prompt_tokens) * rates.prefill_ms;
     CostMs {
-        queue: load.prefill_tokens as f64 * rates.prefill_ms + load.media_tokens as f64 * rates.encode_ms,
+        queue: queue(wanted, candidate, work),
         fetch: wanted.media_bytes as f64 * far_share * rates.fetch_ms,
         encode: f64::from(work.encode_tokens) * rates.encode_ms,
         prefill: f64::from(work.prefill_tokens) * rates.prefill_ms,
         decode: f64::from(load.active) * rates.decode_ms,
         pressure: overshoot(candidate, work) * whole_prompt,
     }
+}
+
+/// Work ahead that brings blocks or media this request needs as well is charged to the request that began it. The second
+/// of two requests for one new image then follows the first instead of having it encoded again elsewhere in the same
+/// time; once enough requests follow that their own work outweighs it, one more holder is given it.
+fn queue(wanted: &Wanted<'_>, candidate: &Candidate<'_>, work: &Work) -> f64 {
+    let shared_blocks =
+        candidate.computing_blocks.min(work.cached_blocks.saturating_sub(candidate.matched_blocks));
+    let shared_tokens = u64::from(shared_blocks) * u64::from(candidate.block_size);
+    let shared_media = u64::from(candidate.near(wanted.policy).coming_tokens);
+    let prefill_tokens = candidate.load.prefill_tokens.saturating_sub(shared_tokens);
+    let media_tokens = candidate.load.media_tokens.saturating_sub(shared_media);
+    prefill_tokens as f64 * candidate.rates.prefill_ms + media_tokens as f64 * candidate.rates.encode_ms
 }
 
 /// How far the request would push the cache into the range where others are preempted.

@@ -56,6 +56,7 @@ struct Dispatch {
     keys: Box<[BlockKey]>,
     until: Duration,
     followers: u32,
+    settled: bool,
 }
 
 /// Blocks that a holder is expected to have beyond those it has.
@@ -63,6 +64,8 @@ struct Dispatch {
 pub struct Expected {
     /// How many, in prompt order.
     pub blocks: u32,
+    /// How many of them are still being computed, as part of the work that is ahead at the holder.
+    pub computing: u32,
     /// The dispatch that brings the last of them.
     pub last: Option<DispatchId>,
 }
@@ -104,7 +107,8 @@ impl Pending {
         }
         self.blocks += keys.len();
         self.expiries.insert((until, id));
-        let dispatch = Dispatch { holder: holder.clone(), keys: keys.into(), until, followers: 0 };
+        let dispatch =
+            Dispatch { holder: holder.clone(), keys: keys.into(), until, followers: 0, settled: false };
         self.dispatches.insert(id, dispatch);
         Some(id)
     }
@@ -117,8 +121,12 @@ impl Pending {
             return expected;
         }
         for key in chain.iter().skip(usize::try_from(matched).unwrap_or(usize::MAX)) {
-            let Some(id) = self.bringing(holder, *key) else { break };
-            expected = Expected { blocks: expected.blocks + 1, last: Some(id) };
+            let Some((id, dispatch)) = self.bringing(holder, *key) else { break };
+            expected = Expected {
+                blocks: expected.blocks + 1,
+                computing: expected.computing + u32::from(!dispatch.settled),
+                last: Some(id),
+            };
         }
         expected
     }
@@ -137,6 +145,7 @@ impl Pending {
             self.expiries.remove(&(dispatch.until, id));
             self.expiries.insert((until, id));
             dispatch.until = until;
+            dispatch.settled = true;
         }
     }
 
@@ -206,14 +215,11 @@ impl Pending {
         self.blocks
     }
 
-    fn bringing(&self, holder: &Holder, key: BlockKey) -> Option<DispatchId> {
-        let ids = self.by_key.get(&key)?;
-        let relied_on = |id: &&DispatchId| {
-            self.dispatches
-                .get(id)
-                .is_some_and(|it| it.holder == *holder && it.followers < self.limits.followers_max)
-        };
-        ids.iter().find(relied_on).copied()
+    fn bringing(&self, holder: &Holder, key: BlockKey) -> Option<(DispatchId, &Dispatch)> {
+        let dispatches = self.by_key.get(&key)?.iter().filter_map(|id| Some((*id, self.dispatches.get(id)?)));
+        let mut relied_on =
+            dispatches.filter(|(_, it)| it.holder == *holder && it.followers < self.limits.followers_max);
+        relied_on.next()
     }
 }
 
@@ -245,12 +251,14 @@ mod tests {
         let (a, chain) = (holder("a"), keys(0..10));
         let first = pending.dispatch(&a, &chain[2..6], Duration::ZERO);
         let second = pending.dispatch(&a, &chain[6..8], Duration::ZERO);
-        assert_eq!(pending.expected(&a, &chain, 2), Expected { blocks: 6, last: second });
-        assert_eq!(pending.expected(&a, &chain, 4), Expected { blocks: 4, last: second });
+        assert_eq!(pending.expected(&a, &chain, 2), Expected { blocks: 6, computing: 6, last: second });
+        assert_eq!(pending.expected(&a, &chain, 4), Expected { blocks: 4, computing: 4, last: second });
         assert_eq!(pending.expected(&a, &chain, 1), Expected::default(), "a gap before them");
         assert_eq!(pending.expected(&holder("b"), &chain, 2), Expected::default());
+        pending.settle(first.unwrap(), Duration::ZERO);
+        assert_eq!(pending.expected(&a, &chain, 2), Expected { blocks: 6, computing: 2, last: second });
         pending.end(second.unwrap());
-        assert_eq!(pending.expected(&a, &chain, 2), Expected { blocks: 4, last: first });
+        assert_eq!(pending.expected(&a, &chain, 2), Expected { blocks: 4, computing: 0, last: first });
     }
 
     #[test]

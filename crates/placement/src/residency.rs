@@ -41,6 +41,8 @@ struct Recent {
 struct Seen {
     sighting: u64,
     at: Duration,
+    /// A dispatch is to bring it and has not yet.
+    coming: bool,
 }
 
 impl Residency {
@@ -50,13 +52,21 @@ impl Residency {
         Self { limits, holders: HashMap::new() }
     }
 
-    /// Notes that a holder has, or is about to have, an item. Answers whether that is news.
+    /// Notes that a request brings an item to a holder. Answers whether that is news: then the item counts as coming
+    /// until it has [`arrived`](Self::arrived).
     pub fn see(&mut self, holder: &Holder, media: MediaKey, now: Duration) -> bool {
         if !self.holders.contains_key(holder) {
             self.holders.insert(holder.clone(), Recent::default());
         }
         let Some(recent) = self.holders.get_mut(holder) else { return false };
         recent.see(media, now, &self.limits)
+    }
+
+    /// Notes that an item that was coming is there.
+    pub fn arrived(&mut self, holder: &Holder, media: MediaKey) {
+        if let Some(seen) = self.holders.get_mut(holder).and_then(|recent| recent.items.get_mut(&media)) {
+            seen.coming = false;
+        }
     }
 
     /// Forgets an item of a holder, as when the request that would have brought it failed.
@@ -82,18 +92,22 @@ impl Residency {
     #[must_use]
     pub fn near(&self, holder: &Holder, wanted: Query<'_>, now: Duration) -> NearMedia {
         let recent = self.holders.get(holder);
-        let has = |media: MediaKey| recent.is_some_and(|recent| recent.has(media, now, self.limits.ttl));
+        let seen = |media: MediaKey| recent.and_then(|recent| recent.seen(media, now, self.limits.ttl));
         let mut near = NearMedia {
-            lacks_payload_free: wanted.payload_free.iter().any(|media| !has(*media)),
+            lacks_payload_free: wanted.payload_free.iter().any(|media| seen(*media).is_none()),
             ..NearMedia::default()
         };
         let mut before = None;
         for (media, tokens) in wanted.multiset {
-            if before == Some(*media) || has(*media) {
+            let repeated = before.replace(*media) == Some(*media);
+            let seen = seen(*media);
+            if repeated || seen.is_some() {
                 near.items += 1;
                 near.tokens = near.tokens.saturating_add(*tokens);
             }
-            before = Some(*media);
+            if !repeated && seen.is_some_and(|seen| seen.coming) {
+                near.coming_tokens = near.coming_tokens.saturating_add(*tokens);
+            }
         }
         near
     }
@@ -117,8 +131,9 @@ pub struct Query<'a> {
 impl Recent {
     fn see(&mut self, media: MediaKey, now: Duration, limits: &ResidencyLimits) -> bool {
         self.sightings += 1;
-        let seen = Seen { sighting: self.sightings, at: now };
-        let before = self.items.insert(media, seen);
+        let before = self.seen(media, now, limits.ttl);
+        let coming = before.is_none_or(|before| before.coming);
+        self.items.insert(media, Seen { sighting: self.sightings, at: now, coming });
         self.order.push_back((self.sightings, media));
         while self.items.len() > limits.items_max {
             let Some((sighting, oldest)) = self.order.pop_front() else { break };
@@ -131,11 +146,11 @@ impl Recent {
             self.order
                 .retain(|(sighting, media)| items.get(media).is_some_and(|it| it.sighting == *sighting));
         }
-        before.is_none_or(|before| now.saturating_sub(before.at) > limits.ttl)
+        before.is_none()
     }
 
-    fn has(&self, media: MediaKey, now: Duration, ttl: Duration) -> bool {
-        self.items.get(&media).is_some_and(|seen| now.saturating_sub(seen.at) <= ttl)
+    fn seen(&self, media: MediaKey, now: Duration, ttl: Duration) -> Option<Seen> {
+        self.items.get(&media).copied().filter(|seen| now.saturating_sub(seen.at) <= ttl)
     }
 }
 
@@ -162,7 +177,23 @@ mod tests {
         let multiset = [(key(1), 10), (key(1), 10), (key(2), 5)];
         let near =
             residency.near(&holder("a"), Query { multiset: &multiset, payload_free: &[] }, Duration::ZERO);
-        assert_eq!(near, NearMedia { items: 1, tokens: 10, lacks_payload_free: false });
+        assert_eq!(near, NearMedia { items: 1, tokens: 10, ..NearMedia::default() });
+    }
+
+    #[test]
+    fn items_come_and_arrive() {
+        let mut residency = Residency::new(LIMITS);
+        let query = Query { multiset: &[(key(1), 10), (key(1), 10)], payload_free: &[] };
+        let near = |residency: &Residency| residency.near(&holder("a"), query, Duration::ZERO);
+        assert!(residency.see(&holder("a"), key(1), Duration::ZERO));
+        assert!(!residency.see(&holder("a"), key(1), Duration::ZERO));
+        assert_eq!(
+            near(&residency),
+            NearMedia { items: 2, tokens: 20, coming_tokens: 10, lacks_payload_free: false }
+        );
+        residency.arrived(&holder("a"), key(1));
+        assert!(!residency.see(&holder("a"), key(1), Duration::ZERO));
+        assert_eq!(near(&residency).coming_tokens, 0);
     }
 
     #[test]

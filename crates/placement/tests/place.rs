@@ -37,7 +37,13 @@ impl World {
             block_size: 16,
             matched_blocks: spec.matched,
             pending_blocks: spec.pending,
-            near: NearMedia { items: u32::from(spec.near > 0), tokens: spec.near, lacks_payload_free: false },
+            computing_blocks: spec.pending / 2,
+            near: NearMedia {
+                items: u32::from(spec.near > 0),
+                tokens: spec.near,
+                coming_tokens: spec.near / 3,
+                lacks_payload_free: false,
+            },
             limits: spec.limits,
             adapters: &[],
             rates: Rates::default(),
@@ -129,8 +135,11 @@ fn naive_total(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> f64 {
     let near = if text_only { 0 } else { candidate.near.tokens };
     let far = media.saturating_sub(near);
     let (rates, load) = (candidate.rates, candidate.load);
-    let mut total =
-        load.prefill_tokens as f64 * rates.prefill_ms + load.media_tokens as f64 * rates.encode_ms;
+    let shared =
+        u64::from(candidate.computing_blocks.min(blocks.saturating_sub(candidate.matched_blocks)) * 16);
+    let coming = if text_only { 0 } else { u64::from(candidate.near.coming_tokens) };
+    let mut total = load.prefill_tokens.saturating_sub(shared) as f64 * rates.prefill_ms;
+    total += load.media_tokens.saturating_sub(coming) as f64 * rates.encode_ms;
     if media > 0 {
         total += wanted.media_bytes as f64 * f64::from(far) / f64::from(media) * rates.fetch_ms;
     }
@@ -193,9 +202,10 @@ proptest! {
     fn more_cache_never_costs_more(world in worlds(), more in 1_u32..50) {
         let wanted = world.wanted();
         for candidate in world.candidates() {
-            let warmer = Candidate { matched_blocks: candidate.matched_blocks + more, ..candidate.clone() };
+            let cold = Candidate { pending_blocks: 0, computing_blocks: 0, ..candidate.clone() };
+            let warmer = Candidate { matched_blocks: cold.matched_blocks + more, ..cold.clone() };
             let price = |it: &Candidate<'_>| cost(&wanted, it, &Work::of(&wanted, it)).total();
-            prop_assert!(price(&warmer) <= price(&candidate) + 1e-9);
+            prop_assert!(price(&warmer) <= price(&cold) + 1e-9);
         }
     }
 
@@ -224,6 +234,7 @@ fn idle<'a>(holder: &'a Holder, adapters: &'a [String]) -> Candidate<'a> {
         block_size: 16,
         matched_blocks: 0,
         pending_blocks: 0,
+        computing_blocks: 0,
         near: NearMedia::default(),
         limits: Limits::default(),
         adapters,

@@ -9,8 +9,8 @@ use membership::Card;
 use membership::card::{Feed, State};
 use membership::presence::Routable;
 use placement::{
-    Candidate, Decision, DispatchId, Estimator, Limits, Load, Pending, PendingLimits, Predicted, Prefill,
-    Query, Rates, Residency, ResidencyLimits, Sample, Standing, Turn, Unplaced, place,
+    Candidate, Decision, DispatchId, Estimator, Expected, Limits, Load, Pending, PendingLimits, Predicted,
+    Prefill, Query, Rates, Residency, ResidencyLimits, Sample, Standing, Turn, Unplaced, place,
 };
 
 use super::assignment::{Outcome, Trace};
@@ -128,10 +128,6 @@ impl Desk {
         let choice = decision.choice();
         let ahead = self.load(seat, sight, moment.peers);
         let place = self.ledger.gauge(&self.model, &seat.holder).reserve(&choice.work);
-        if !moment.request.streams {
-            let wait = Duration::try_from_secs_f64(choice.cost.first_token() / 1000.0).unwrap_or(PREFILL_MAX);
-            self.end_later(place.prefill(), moment.now + wait.min(PREFILL_MAX));
-        }
         let block_size = seat.worker.card.block_size;
         let chain = moment.request.routing.chain(block_size).unwrap_or(&[]);
         let trace = Trace {
@@ -142,6 +138,12 @@ impl Desk {
             prefill_tokens: ahead.prefill_tokens as f64 + f64::from(choice.work.prefill_tokens),
             encode_tokens: ahead.media_tokens as f64 + f64::from(choice.work.encode_tokens),
         };
+        if !moment.request.streams {
+            let estimator = self.estimators.get(&seat.holder).copied().unwrap_or_default();
+            let ms = estimator.predict(&priors(&seat.worker.card), trace.prefill_tokens, trace.encode_tokens);
+            let wait = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(PREFILL_MAX);
+            self.end_later(place.prefill(), moment.now + wait.min(PREFILL_MAX));
+        }
         let predicted = Predicted {
             prompt_tokens: moment.request.routing.prompt_tokens,
             cached_tokens: choice.work.cached_tokens,
@@ -209,15 +211,16 @@ impl Desk {
             payload_free: &moment.request.payload_free,
         };
         let credit = seat.worker.has_credit();
-        let pending =
-            if credit { self.pending.expected(&seat.holder, chain, sight.matched_blocks).blocks } else { 0 };
+        let pending = self.pending.expected(&seat.holder, chain, sight.matched_blocks);
+        let pending = if credit { pending } else { Expected::default() };
         let estimator = self.estimators.get(&seat.holder).copied().unwrap_or_default();
         Candidate {
             holder: &seat.holder,
             standing: standing(seat),
             block_size: card.block_size,
             matched_blocks: sight.matched_blocks,
-            pending_blocks: pending,
+            pending_blocks: pending.blocks,
+            computing_blocks: pending.computing,
             near: self.residency.near(&seat.holder, media, moment.now),
             limits: limits(card),
             adapters: &card.adapters,
@@ -293,6 +296,9 @@ impl Desk {
         let by_events = worker.is_none_or(|worker| worker.card.feed == Feed::Events);
         if let Some(dispatch) = trace.dispatch.filter(|_| by_events) {
             self.pending.settle(dispatch, now);
+        }
+        for media in &trace.new_media {
+            self.residency.arrived(&trace.holder, *media);
         }
     }
 }

@@ -1,0 +1,161 @@
+//! A node with the routing actors, workers that register cards, and an index that says what it is told.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor_kit::Node;
+use actors::{
+    DeskLimits, DirectoryArgs, DirectoryHandle, Fleet, IndexSource, Ledger, LoadBoardArgs, LoadBoardHandle,
+    Pulse, SchedulerArgs, SchedulerHandle, Seat, Sight,
+};
+use identity::{BlockKey, Holder, Incarnation, ModelName, Rank, WorkerId};
+use membership::Card;
+use membership::card::State;
+use membership::presence::Bounds;
+use parking_lot::Mutex;
+use placement::{BoardLimits, KeyChain, QueueLimits, RoutingRequest};
+use ports::engine::Endpoint;
+use ports::engine::memory::{MemoryEngine, Reply};
+use ports::registry::{Entry, Lease};
+use ports::{Clock, InMemoryBus, InMemoryRegistry, Registry, TokioClock};
+
+pub(crate) const NAMESPACE: &str = "test";
+
+/// What the index is told to say.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    matched: Mutex<HashMap<Holder, u32>>,
+    lives: Mutex<HashMap<Holder, Incarnation>>,
+    pulses: Mutex<Vec<Pulse>>,
+}
+
+impl Told {
+    pub(crate) fn matched(&self, worker: &str, blocks: u32) {
+        self.matched.lock().insert(holder(worker), blocks);
+    }
+
+    pub(crate) fn life(&self, worker: &str, started_ms: u64) {
+        self.lives.lock().insert(holder(worker), Incarnation { started_ms, nonce: 0 });
+    }
+}
+
+impl IndexSource for Told {
+    fn sights(&self, seats: &[Seat], _routing: &RoutingRequest) -> Vec<Sight> {
+        let matched = self.matched.lock();
+        let blocks = seats.iter().map(|seat| matched.get(&seat.holder).copied().unwrap_or(0));
+        blocks.map(|matched_blocks| Sight { matched_blocks, ..Sight::default() }).collect()
+    }
+
+    fn incarnation(&self, holder: &Holder) -> Option<Incarnation> {
+        self.lives.lock().get(holder).copied()
+    }
+
+    fn pulses(&self) -> Vec<Pulse> {
+        self.pulses.lock().clone()
+    }
+}
+
+pub(crate) struct Town {
+    pub(crate) node: Node,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) registry: InMemoryRegistry,
+    pub(crate) bus: InMemoryBus,
+    pub(crate) engine: MemoryEngine,
+    pub(crate) index: Arc<Told>,
+    pub(crate) directory: DirectoryHandle,
+}
+
+impl Town {
+    pub(crate) async fn new(name: &str) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(TokioClock::from_wall(1_000_000));
+        let registry = InMemoryRegistry::new(Arc::clone(&clock));
+        let (node, engine) = (Node::start(name), MemoryEngine::default());
+        let args = DirectoryArgs {
+            namespace: NAMESPACE.to_owned(),
+            registry: Arc::new(registry.attach()),
+            engine: Arc::new(engine.clone()),
+            clock: Arc::clone(&clock),
+            bounds: Bounds::default(),
+        };
+        let directory = DirectoryHandle::start(&node, args).await.unwrap();
+        let (index, bus) = (Arc::new(Told::default()), InMemoryBus::new());
+        Self { node, clock, registry, bus, engine, index, directory }
+    }
+
+    /// Registers a worker whose engine answers.
+    pub(crate) async fn open(&self, card: &Card) -> Box<dyn Lease> {
+        let endpoint = Endpoint::parse(&card.endpoint).unwrap();
+        self.engine.serve(&endpoint, |_| Reply::json(http::StatusCode::OK, "{}"));
+        let lease = self.registry.register(entry(card), Duration::from_secs(10)).await.unwrap();
+        self.wait_for(|fleet| fleet.worker(&card.worker).is_some()).await;
+        lease
+    }
+
+    pub(crate) async fn wait_for(&self, condition: impl Fn(&Fleet) -> bool) -> Arc<Fleet> {
+        let waiting = self.directory.wait_for(&condition);
+        let fleet = tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("within 60 s");
+        assert!(condition(&fleet));
+        fleet
+    }
+
+    pub(crate) async fn scheduler(&self, queue: QueueLimits) -> (SchedulerHandle, Ledger) {
+        let ledger = Ledger::default();
+        let args = SchedulerArgs {
+            model: model(),
+            directory: self.directory.clone(),
+            index: Arc::clone(&self.index) as Arc<dyn IndexSource>,
+            ledger: ledger.clone(),
+            board: None,
+            clock: Arc::clone(&self.clock),
+            limits: DeskLimits::default(),
+            queue,
+            seed: 7,
+        };
+        (SchedulerHandle::start(&self.node, args).await.unwrap(), ledger)
+    }
+
+    pub(crate) async fn board(&self, frontend: &str, bus: InMemoryBus) -> (LoadBoardHandle, Ledger) {
+        let ledger = Ledger::default();
+        let args = LoadBoardArgs {
+            namespace: NAMESPACE.to_owned(),
+            frontend: frontend.to_owned(),
+            incarnation: Incarnation { started_ms: 1, nonce: 1 },
+            bus: Arc::new(bus),
+            clock: Arc::clone(&self.clock),
+            ledger: ledger.clone(),
+            limits: BoardLimits::default(),
+        };
+        (LoadBoardHandle::start(&self.node, args).await.unwrap(), ledger)
+    }
+}
+
+pub(crate) fn model() -> ModelName {
+    ModelName::new("tiny")
+}
+
+pub(crate) fn holder(worker: &str) -> Holder {
+    Holder { worker: WorkerId::new(worker), rank: Rank(0) }
+}
+
+pub(crate) fn card(worker: &str) -> Card {
+    let endpoint = format!("http://{worker}.test:8100");
+    Card { state: State::Ready, ..Card::new(WorkerId::new(worker), model(), &endpoint, 16) }
+}
+
+pub(crate) fn entry(card: &Card) -> Entry {
+    let key = wire::registry_key::worker(NAMESPACE, &card.model, &card.worker);
+    Entry { key, value: wire::card::encode(card).unwrap() }
+}
+
+/// A text prompt whose blocks are named after `name`.
+pub(crate) fn prompt(name: u64, tokens: u32) -> RoutingRequest {
+    let keys = (0..u64::from(tokens / 16)).map(|at| BlockKey::new((name << 32) + at)).collect();
+    let chains = vec![KeyChain { block_size: 16, keys }];
+    RoutingRequest { chains, prompt_tokens: tokens, ..RoutingRequest::default() }
+}
+
+/// Lets everything that is due happen, `ms` milliseconds of paused time on.
+pub(crate) async fn pass(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
