@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::mail::Mail;
+use crate::mail::{Mail, Reply};
 
 /// Why a child did not bring a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +32,23 @@ pub enum Failed {
 pub struct Full {
     /// The bound.
     pub children_max: usize,
+}
+
+/// How a child hands its actor one message after the other, each once the one before is answered.
+#[derive(Debug)]
+pub struct Outlet<M: Message> {
+    actor: ActorRef<Mail<M>>,
+}
+
+impl<M: Message> Outlet<M> {
+    /// Sends a message and waits for the answer: for as long as the actor takes, which is how it slows its feed down.
+    ///
+    /// None where the actor ended, or dropped the reply.
+    pub async fn give<R>(&mut self, make: impl FnOnce(Reply<R>) -> M) -> Option<R> {
+        let (reply, answer) = Reply::channel();
+        self.actor.send_message(Mail::new(make(reply), None)).ok()?;
+        answer.await.ok()
+    }
 }
 
 /// An actor's running children; dropping it, as the actor's end does, ends them all.
@@ -88,6 +105,20 @@ impl Children {
         ended: impl FnOnce(Result<T, Failed>) -> M + Send + 'static,
     ) -> Result<AbortHandle, Full> {
         self.report(me, work.map(Ok), ended)
+    }
+
+    /// Runs a loop that feeds the actor through an [`Outlet`], and tells the actor when the loop ends.
+    ///
+    /// # Errors
+    /// [`Full`], as for `run`.
+    pub fn feed<M: Message, T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &mut self,
+        me: &ActorRef<Mail<M>>,
+        work: impl FnOnce(Outlet<M>) -> F,
+        ended: impl FnOnce(Result<T, Failed>) -> M + Send + 'static,
+    ) -> Result<AbortHandle, Full> {
+        let outlet = Outlet { actor: me.clone() };
+        self.pump(me, work(outlet), ended)
     }
 
     /// Sends the actor a message every `period`; at most one waits in the mailbox.

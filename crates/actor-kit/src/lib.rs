@@ -8,7 +8,7 @@ pub mod restart;
 mod supervisor;
 
 pub use address::Address;
-pub use children::{Children, Failed, Full};
+pub use children::{Children, Failed, Full, Outlet};
 pub use mail::{Mail, Reply};
 pub use node::{Node, Spec};
 pub use restart::{Policy, Restarts, Verdict};

@@ -1,5 +1,7 @@
 //! What a replica is told and what it wants done.
 
+use std::time::Duration;
+
 use identity::{Incarnation, KeySetDigest};
 
 use crate::{Beat, Change, Delta, Run};
@@ -201,4 +203,6 @@ pub struct Status {
     pub agrees: Option<bool>,
     /// The newest beat of that life.
     pub beat: Option<Beat>,
+    /// When it was heard.
+    pub beat_at: Option<Duration>,
 }

@@ -163,7 +163,7 @@ impl Replica {
     fn forget(&mut self) {
         self.status.seq = 0;
         self.status.agrees = None;
-        self.status.beat = None;
+        (self.status.beat, self.status.beat_at) = (None, None);
         self.step = Step::Idle;
         self.check = None;
         self.buffer.clear();
@@ -268,7 +268,7 @@ impl Replica {
             return;
         }
         let (seq, digest) = (beat.seq, beat.digest);
-        self.status.beat = Some(beat);
+        (self.status.beat, self.status.beat_at) = (Some(beat), Some(turn.now));
         if matches!(self.step, Step::Paused { .. }) {
             if silent && self.status.phase == Phase::Quarantined {
                 self.resume(turn);

@@ -163,6 +163,11 @@ impl Replica {
         self.buffer.forget_through(seq);
         self.check(Goal::Verify(digest.fold()), turn);
         self.drain(turn);
+        if !self.buffer.is_empty() {
+            // The copy was older than the deltas that waited for it.
+            self.step = Step::Due { want: Want::Range, at: turn.now };
+            self.ask_if_due(turn);
+        }
     }
 
     /// Counts a failure: tries again later, or gives up for a while.
@@ -221,9 +226,9 @@ impl Replica {
             return;
         }
         if let Some(incarnation) = self.status.incarnation {
-            let beat = self.status.beat.take();
+            let heard = (self.status.beat.take(), self.status.beat_at);
             self.begin(incarnation, None, turn);
-            self.status.beat = beat;
+            (self.status.beat, self.status.beat_at) = heard;
         }
     }
 
