@@ -44,15 +44,25 @@ impl Default for PendingLimits {
 pub struct Pending {
     limits: PendingLimits,
     dispatches: HashMap<DispatchId, Dispatch>,
-    by_key: HashMap<BlockKey, Vec<DispatchId>>,
+    /// Short names of the holders that have dispatches, with their number.
+    holders: HashMap<Holder, Local>,
+    by_key: HashMap<(u32, BlockKey), Vec<DispatchId>>,
     expiries: BTreeSet<(Duration, DispatchId)>,
     blocks: usize,
     next: u64,
+    next_local: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Local {
+    name: u32,
+    dispatches: u32,
 }
 
 #[derive(Debug)]
 struct Dispatch {
     holder: Holder,
+    local: u32,
     keys: Box<[BlockKey]>,
     until: Duration,
     followers: u32,
@@ -102,13 +112,20 @@ impl Pending {
         self.next += 1;
         let id = DispatchId(self.next);
         let until = now + ttl;
+        let local = self.local(holder);
         for key in keys {
-            self.by_key.entry(*key).or_default().push(id);
+            self.by_key.entry((local, *key)).or_default().push(id);
         }
         self.blocks += keys.len();
         self.expiries.insert((until, id));
-        let dispatch =
-            Dispatch { holder: holder.clone(), keys: keys.into(), until, followers: 0, settled: false };
+        let dispatch = Dispatch {
+            holder: holder.clone(),
+            local,
+            keys: keys.into(),
+            until,
+            followers: 0,
+            settled: false,
+        };
         self.dispatches.insert(id, dispatch);
         Some(id)
     }
@@ -117,11 +134,9 @@ impl Pending {
     #[must_use]
     pub fn expected(&self, holder: &Holder, chain: &[BlockKey], matched: u32) -> Expected {
         let mut expected = Expected::default();
-        if self.dispatches.is_empty() {
-            return expected;
-        }
+        let Some(local) = self.holders.get(holder) else { return expected };
         for key in chain.iter().skip(usize::try_from(matched).unwrap_or(usize::MAX)) {
-            let Some((id, dispatch)) = self.bringing(holder, *key) else { break };
+            let Some((id, dispatch)) = self.bringing(local.name, *key) else { break };
             expected = Expected {
                 blocks: expected.blocks + 1,
                 computing: expected.computing + u32::from(!dispatch.settled),
@@ -151,10 +166,10 @@ impl Pending {
 
     /// Forgets the dispatches whose last block is one that a holder is now known to have.
     pub fn confirm(&mut self, holder: &Holder, key: BlockKey) {
-        let ids = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
-        let confirmed = |id: &&DispatchId| {
-            self.dispatches.get(id).is_some_and(|it| it.holder == *holder && it.keys.last() == Some(&key))
-        };
+        let Some(local) = self.holders.get(holder) else { return };
+        let ids = self.by_key.get(&(local.name, key)).map_or(&[][..], Vec::as_slice);
+        let confirmed =
+            |id: &&DispatchId| self.dispatches.get(id).is_some_and(|it| it.keys.last() == Some(&key));
         let confirmed: Vec<DispatchId> = ids.iter().filter(confirmed).copied().collect();
         for id in confirmed {
             self.end(id);
@@ -167,11 +182,17 @@ impl Pending {
         self.expiries.remove(&(dispatch.until, id));
         self.blocks -= dispatch.keys.len();
         for key in &dispatch.keys {
-            if let Some(ids) = self.by_key.get_mut(key) {
+            if let Some(ids) = self.by_key.get_mut(&(dispatch.local, *key)) {
                 ids.retain(|it| *it != id);
                 if ids.is_empty() {
-                    self.by_key.remove(key);
+                    self.by_key.remove(&(dispatch.local, *key));
                 }
+            }
+        }
+        if let Some(local) = self.holders.get_mut(&dispatch.holder) {
+            local.dispatches -= 1;
+            if local.dispatches == 0 {
+                self.holders.remove(&dispatch.holder);
             }
         }
     }
@@ -215,11 +236,21 @@ impl Pending {
         self.blocks
     }
 
-    fn bringing(&self, holder: &Holder, key: BlockKey) -> Option<(DispatchId, &Dispatch)> {
-        let dispatches = self.by_key.get(&key)?.iter().filter_map(|id| Some((*id, self.dispatches.get(id)?)));
-        let mut relied_on =
-            dispatches.filter(|(_, it)| it.holder == *holder && it.followers < self.limits.followers_max);
-        relied_on.next()
+    /// The short name of a holder that gets one more dispatch.
+    fn local(&mut self, holder: &Holder) -> u32 {
+        if let Some(local) = self.holders.get_mut(holder) {
+            local.dispatches += 1;
+            return local.name;
+        }
+        self.next_local = self.next_local.wrapping_add(1);
+        self.holders.insert(holder.clone(), Local { name: self.next_local, dispatches: 1 });
+        self.next_local
+    }
+
+    fn bringing(&self, local: u32, key: BlockKey) -> Option<(DispatchId, &Dispatch)> {
+        let ids = self.by_key.get(&(local, key))?;
+        let mut dispatches = ids.iter().filter_map(|id| Some((*id, self.dispatches.get(id)?)));
+        dispatches.find(|(_, it)| it.followers < self.limits.followers_max)
     }
 }
 
@@ -295,7 +326,7 @@ mod tests {
         pending.settle(id, Duration::from_secs(3));
         assert_eq!(pending.expire(Duration::from_secs(4)), 0);
         assert_eq!(pending.expire(Duration::from_secs(5)), 1);
-        assert_eq!((pending.blocks(), pending.by_key.len(), pending.expiries.len()), (0, 0, 0));
+        assert_eq!((pending.blocks(), pending.by_key.len(), pending.holders.len()), (0, 0, 0));
     }
 
     proptest! {
