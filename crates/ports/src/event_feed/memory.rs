@@ -63,12 +63,16 @@ impl Publisher {
 
     /// Becomes another engine process: numbers begin at 0, and nothing is buffered.
     pub fn restart(&self) {
+        self.restart_unnoticed();
+        self.shared.state.lock().live.push_back(Received::Connected);
+        self.shared.arrived.notify_one();
+    }
+
+    /// Becomes another engine process, without the link telling, as over a proxy.
+    pub fn restart_unnoticed(&self) {
         let mut state = self.shared.state.lock();
         state.next_seq = 0;
         state.buffer.clear();
-        state.live.push_back(Received::Connected);
-        drop(state);
-        self.shared.arrived.notify_one();
     }
 
     /// Opens another reading end that has seen nothing, as a restarted agent does; the earlier one gets nothing more.
