@@ -56,7 +56,6 @@ impl Default for Config {
 
 /// Why an item is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The origin did not give it.
     #[error(transparent)]
@@ -243,7 +242,11 @@ impl Inner {
         };
         match (self.source.fetch(fetch).await, known, fact) {
             (Ok(Fetched::NotModified { freshness }), Some((known, _, data_uri)), Some(fact)) => {
-                let fact = fact.confirmed(&normal.credentials, asked, freshness);
+                let fact = fact.confirmed(
+                    &normal.credentials,
+                    self.clock.now(),
+                    fact::fresh_until(asked, freshness),
+                );
                 Ok((fact, Some(Item { known, data_uri, fetched: true })))
             }
             (Ok(Fetched::NotModified { .. }), _, _) => {
@@ -253,7 +256,7 @@ impl Inner {
                 let (known, data_uri) = match self.identify(bytes, content_type).await {
                     Ok(identified) => identified,
                     Err(error @ Error::NotAnImage { .. }) => {
-                        return Ok((self.failed(error, normal, asked), None));
+                        return Ok((self.failed(error, normal), None));
                     }
                     Err(error) => return Err(error),
                 };
@@ -262,24 +265,25 @@ impl Inner {
                     outcome: Ok(known.clone()),
                     validator: fact::proving(validator, self.clock.wall_ms() / 1000),
                     credentials: Arc::clone(&normal.credentials),
-                    asked,
+                    learned: self.clock.now(),
                     fresh_until: fact::fresh_until(asked, freshness),
                 };
                 Ok((fact, Some(Item { known, data_uri, fetched: true })))
             }
             (Err(busy @ media_source::Error::Busy { .. }), _, _) => Err(busy.into()),
-            (Err(error), _, _) => Ok((self.failed(error.into(), normal, asked), None)),
+            (Err(error), _, _) => Ok((self.failed(error.into(), normal), None)),
         }
     }
 
     /// Makes a fact of a failure, so that it is not asked about again at once.
-    fn failed(&self, error: Error, normal: &NormalUrl, asked: Duration) -> Fact {
+    fn failed(&self, error: Error, normal: &NormalUrl) -> Fact {
+        let learned = self.clock.now();
         Fact {
             outcome: Err(error),
             validator: None,
             credentials: Arc::clone(&normal.credentials),
-            asked,
-            fresh_until: self.clock.now().saturating_add(self.config.negative),
+            learned,
+            fresh_until: learned.saturating_add(self.config.negative),
         }
     }
 

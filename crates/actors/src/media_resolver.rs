@@ -100,7 +100,6 @@ impl Origin {
 
 /// Why a request's media cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The request has too many items.
     #[error("{items} media items are more than the limit of {items_max}")]
@@ -127,7 +126,6 @@ pub enum Error {
 
 /// What is wrong with an item.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Fault {
     /// Its data URI.
     #[error(transparent)]

@@ -31,7 +31,6 @@ impl Default for Config {
 
 /// Why a job was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// Too many jobs wait already.
     #[error("more than {queue_max} jobs wait for a thread")]

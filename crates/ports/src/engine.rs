@@ -60,7 +60,6 @@ pub struct ServedModel {
 
 /// Why a call to an engine failed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// No connection; nothing was sent.
     #[error("engine at {endpoint} cannot be reached")]

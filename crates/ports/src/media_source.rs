@@ -86,7 +86,6 @@ pub enum Fetched {
 
 /// Why a fetch failed; no variant carries the URL's query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The text is no URL, or carries credentials.
     #[error("malformed url: {reason}")]

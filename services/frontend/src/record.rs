@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use identity::{MediaId, ModelName};
 use parking_lot::Mutex;
-use placement::{Actual, Appraisal, Decision, Policy, Predicted, Reason, Verdict};
+use placement::{Actual, Appraisal, Decision, Policy, Predicted, Reason, Unplaced, Verdict};
 use serde_json::{Value, json};
 
 /// One request: how it was seen, where it went, and what came of it.
@@ -17,6 +17,8 @@ pub(crate) struct Record {
     pub(crate) block_size: u32,
     pub(crate) media: Vec<MediaReport>,
     pub(crate) decision: Option<Arc<Decision>>,
+    /// How holders looked where none was chosen.
+    pub(crate) appraisals: Vec<Appraisal>,
     /// None where the prompt could not be predicted.
     pub(crate) predicted: Option<Predicted>,
     pub(crate) outcome: Mutex<Outcome>,
@@ -44,6 +46,38 @@ pub(crate) struct MediaReport {
 }
 
 impl Record {
+    /// Copies what was known before placement, and adds where the request went.
+    pub(crate) fn placed(&self, decision: &Decision, block_size: u32, predicted: Option<Predicted>) -> Self {
+        Self {
+            request_id: self.request_id.clone(),
+            model: self.model.clone(),
+            policy: decision.policy,
+            fallback: self.fallback,
+            block_size,
+            media: self.media.clone(),
+            decision: Some(Arc::new(decision.clone())),
+            appraisals: Vec::new(),
+            predicted,
+            outcome: Mutex::default(),
+        }
+    }
+
+    /// Copies what was known before placement, and adds why nobody was chosen.
+    pub(crate) fn unplaced(&self, unplaced: &Unplaced) -> Self {
+        Self {
+            request_id: self.request_id.clone(),
+            model: self.model.clone(),
+            policy: self.policy,
+            fallback: self.fallback,
+            block_size: self.block_size,
+            media: self.media.clone(),
+            decision: None,
+            appraisals: unplaced.appraisals.clone(),
+            predicted: None,
+            outcome: Mutex::default(),
+        }
+    }
+
     fn choice(&self) -> Option<&Appraisal> {
         self.decision.as_deref().map(Decision::choice)
     }
@@ -53,16 +87,11 @@ impl Record {
         self.decision.as_deref().map(|decision| decision.reason)
     }
 
-    /// Returns whether the prediction turned out wrong.
-    pub(crate) fn mismatched(&self) -> bool {
-        matches!(self.outcome.lock().verdict, Some(Verdict::Mismatch(_)))
-    }
-
     /// Writes the answer of `explain`.
     pub(crate) fn explain(&self) -> Value {
         let outcome = *self.outcome.lock();
         let choice = self.choice();
-        let candidates = self.decision.as_deref().map(|decision| decision.appraisals.as_slice());
+        let candidates = self.decision.as_deref().map_or(&self.appraisals, |decision| &decision.appraisals);
         json!({
             "request_id": self.request_id,
             "model": self.model.as_str(),
@@ -75,7 +104,7 @@ impl Record {
             "blocks": self.predicted.map_or(0, |it| it.prompt_tokens / it.block_size.max(1)),
             "confidence": if self.fallback.is_none() && self.predicted.is_some() { "exact" } else { "unknown" },
             "media": self.media.iter().map(MediaReport::json).collect::<Vec<_>>(),
-            "candidates": candidates.unwrap_or_default().iter().map(candidate).collect::<Vec<_>>(),
+            "candidates": candidates.iter().map(candidate).collect::<Vec<_>>(),
             "predicted": self.predicted.map(|it| json!({
                 "prompt_tokens": it.prompt_tokens,
                 "cached_tokens": it.cached_tokens,

@@ -83,6 +83,7 @@ mod tests {
             block_size: 16,
             media: Vec::new(),
             decision: None,
+            appraisals: Vec::new(),
             predicted: None,
             outcome: Mutex::default(),
         })

@@ -106,8 +106,11 @@ async fn connection<H: Handler>(
 /// Says which address is taken or not ours.
 pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
-    bound.map_err(|cause| match cause.kind() {
-        io::ErrorKind::AddrInUse => anyhow::anyhow!("address {address} is already in use"),
-        _ => anyhow::anyhow!("cannot listen on {address}: {cause}"),
+    bound.map_err(|cause| {
+        if cause.kind() == io::ErrorKind::AddrInUse {
+            anyhow::anyhow!("address {address} is already in use")
+        } else {
+            anyhow::anyhow!("cannot listen on {address}: {cause}")
+        }
     })
 }

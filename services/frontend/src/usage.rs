@@ -33,6 +33,12 @@ impl Usage {
     pub(crate) fn cached_tokens(&self) -> Option<u32> {
         self.prompt_tokens_details.and_then(|details| details.cached_tokens)
     }
+
+    pub(crate) fn media_tokens(&self) -> Option<u32> {
+        self.prompt_tokens_details
+            .and_then(|details| details.multimodal_tokens)
+            .and_then(|tokens| tokens.image)
+    }
 }
 
 const NAME: &[u8] = b"\"usage\":";

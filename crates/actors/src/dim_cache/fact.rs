@@ -26,25 +26,25 @@ pub(super) struct Fact {
     pub(super) validator: Option<Validator>,
     /// The signature parameters it was got with.
     pub(super) credentials: Arc<str>,
-    /// When the question was put, on the clock.
-    pub(super) asked: Duration,
+    /// When the answer was there, on the clock.
+    pub(super) learned: Duration,
     /// Until when it may be used without asking.
     pub(super) fresh_until: Duration,
 }
 
 impl Fact {
-    /// Says whether it may be used without asking: it is fresh, or was learned after the caller began to wait.
+    /// Says whether it may be used without asking: it is fresh, or came while the caller waited.
     pub(super) fn usable(&self, credentials: &str, now: Duration, since: Duration) -> bool {
-        let fresh = now < self.fresh_until || self.asked >= since;
+        let fresh = now < self.fresh_until || self.learned >= since;
         fresh && &*self.credentials == credentials
     }
 
     /// Takes a new lifetime from an origin that confirmed it.
-    pub(super) fn confirmed(&self, credentials: &Arc<str>, asked: Duration, freshness: Freshness) -> Self {
+    pub(super) fn confirmed(&self, credentials: &Arc<str>, learned: Duration, fresh_until: Duration) -> Self {
         let mut fact = self.clone();
         fact.credentials = Arc::clone(credentials);
-        fact.asked = asked;
-        fact.fresh_until = fresh_until(asked, freshness);
+        fact.learned = learned;
+        fact.fresh_until = fresh_until;
         fact
     }
 }

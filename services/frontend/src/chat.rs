@@ -1,0 +1,167 @@
+//! Chat and completion requests.
+
+use std::sync::Arc;
+
+use actors::ScheduleRequest;
+use actors::media_resolver::Item;
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{Method, Response};
+use parking_lot::Mutex;
+use placement::{Obstacle, Traits};
+
+use crate::answer::Answer;
+use crate::api_error::ApiError;
+use crate::call::Call;
+use crate::dispatch::{Dispatch, Draft, waiting};
+use crate::headers::{self, Wishes};
+use crate::record::{MediaReport, Record};
+use crate::shared::Shared;
+use crate::understanding::Understood;
+
+/// The two kinds of bodies that are understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Chat,
+    Completion,
+}
+
+impl Kind {
+    const fn path(self) -> PathAndQuery {
+        match self {
+            Self::Chat => PathAndQuery::from_static("/v1/chat/completions"),
+            Self::Completion => PathAndQuery::from_static("/v1/completions"),
+        }
+    }
+}
+
+impl Shared {
+    /// Serves a request.
+    pub(crate) async fn generate(
+        self: &Arc<Self>,
+        kind: Kind,
+        call: &Call,
+        body: Bytes,
+    ) -> Result<Response<Answer>, ApiError> {
+        let wishes = Wishes::read(&call.headers)?;
+        let understood = self.understand(kind, call, body).await?;
+        let (question, draft) = self.question(&understood, call, wishes);
+        let dispatch = Dispatch {
+            method: Method::POST,
+            path: kind.path(),
+            headers: headers::upstream(&call.headers, &call.id, self.defaults.keep_authorization),
+            body: understood.body,
+            question,
+            draft,
+            operator: call.caller.operator,
+            arrived: call.arrived,
+        };
+        self.dispatch(dispatch).await
+    }
+
+    /// Decides where a request would go, and forwards nothing.
+    pub(crate) async fn explain_body(&self, call: &Call, body: Bytes) -> Result<serde_json::Value, ApiError> {
+        let wishes = Wishes::read(&call.headers)?;
+        let understood = self.understand(Kind::Chat, call, body).await?;
+        let (question, draft) = self.question(&understood, call, wishes);
+        let desk = self.models.desk(&understood.model)?;
+        let record = match desk.scheduler.explain(&question).await? {
+            Ok(decision) => {
+                let choice = decision.choice();
+                let block_size = self.block_size(&choice.holder);
+                let media_tokens = understood.prepared.routing.mm_routing_info.total_image_tokens;
+                let predicted = draft.predicted.then(|| placement::Predicted {
+                    prompt_tokens: understood.prepared.routing.prompt_tokens,
+                    cached_tokens: choice.work.cached_tokens,
+                    pending_tokens: choice.pending_blocks.saturating_mul(block_size),
+                    media_tokens,
+                    block_size,
+                });
+                draft.record.placed(&decision, block_size, predicted)
+            }
+            Err(unplaced) => draft.record.unplaced(&unplaced),
+        };
+        Ok(record.explain())
+    }
+
+    async fn understand(&self, kind: Kind, call: &Call, body: Bytes) -> Result<Understood, ApiError> {
+        let understood = match kind {
+            Kind::Chat => self.reader.chat(body, &call.caller.tenant).await?,
+            Kind::Completion => self.reader.completion(body).await?,
+        };
+        for item in &understood.items {
+            self.metrics.media(item.origin.as_str(), if item.known.is_some() { "known" } else { "unread" });
+        }
+        if let Some(fallback) = understood.fallback {
+            self.metrics.fallback(fallback);
+        }
+        Ok(understood)
+    }
+
+    fn question(&self, understood: &Understood, call: &Call, wishes: Wishes) -> (ScheduleRequest, Draft) {
+        let policy = wishes.policy.unwrap_or(self.defaults.policy);
+        let prepared = &understood.prepared;
+        let mut question = ScheduleRequest::new(Arc::new(prepared.routing.clone()), policy);
+        question.direct = wishes.direct;
+        question.session = wishes.session;
+        question.adapter.clone_from(&understood.adapter);
+        question.payload_free.clone_from(&understood.payload_free);
+        question.first_media_token =
+            prepared.media.first().map(|placed| u32::try_from(placed.offset).unwrap_or(u32::MAX));
+        question.streams = understood.params.stream;
+        question.waiting = waiting(self.defaults.wait_max, understood.params.priority, &call.caller.tenant);
+        let record = Record {
+            request_id: call.id.clone(),
+            model: understood.model.clone(),
+            policy,
+            fallback: understood.fallback,
+            block_size: prepared.routing.chains.first().map_or(0, |chain| chain.block_size),
+            media: understood.items.iter().map(|item| report(item, understood)).collect(),
+            decision: None,
+            appraisals: Vec::new(),
+            predicted: None,
+            outcome: Mutex::default(),
+        };
+        let reading = &understood.params.reading;
+        let obstacle = if reading.skips_prefix_cache {
+            Some(Obstacle::PromptLogprobs)
+        } else if reading.truncate_prompt_tokens.is_some() {
+            Some(Obstacle::Truncated)
+        } else {
+            None
+        };
+        let scoped = understood.params.cache_salt.is_some() || !understood.adapter.is_empty();
+        let draft = Draft {
+            record: Arc::new(record),
+            obstacle,
+            predicted: understood.fallback.is_none() && understood.one_prompt,
+            traits: Traits { hybrid: false, scoped },
+        };
+        (question, draft)
+    }
+
+    fn block_size(&self, holder: &identity::Holder) -> u32 {
+        let fleet = self.models.directory().fleet();
+        fleet.worker(&holder.worker).map_or(0, |worker| worker.card.block_size)
+    }
+}
+
+fn report(item: &Item, understood: &Understood) -> MediaReport {
+    let size = item.known.as_ref().and_then(|known| known.size);
+    let placed = understood.prepared.media.iter().find(|placed| placed.index == item.index);
+    let unsized_image = item.known.is_none() || size.is_none();
+    MediaReport {
+        index: item.index,
+        kind: item.kind.as_str(),
+        media_id: item.known.as_ref().map(|known| known.id.clone()),
+        width: size.map(|size| size.width),
+        height: size.map(|size| size.height),
+        tokens: placed.map(|placed| placed.tokens),
+        source: item.origin.as_str(),
+        fallback: match placed {
+            Some(_) => None,
+            None if unsized_image => Some("media-unsized"),
+            None => understood.fallback,
+        },
+    }
+}

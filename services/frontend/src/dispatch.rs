@@ -1,0 +1,262 @@
+//! From a placed request to the first byte of its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actors::{Assignment, ScheduleRequest, Waiting};
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use identity::WorkerId;
+use ports::engine;
+
+use crate::answer::Answer;
+use crate::api_error::ApiError;
+use crate::headers;
+use crate::record::Record;
+use crate::relay::{Relay, Ticket};
+use crate::shared::Shared;
+
+/// A request on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub(crate) method: Method,
+    pub(crate) path: PathAndQuery,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<Bytes>,
+    pub(crate) question: ScheduleRequest,
+    /// What is remembered of it, but for where it goes.
+    pub(crate) draft: Draft,
+    /// Whether the caller sees how it was routed.
+    pub(crate) operator: bool,
+    /// When the request arrived, on the clock.
+    pub(crate) arrived: Duration,
+}
+
+/// What is known of a request before it is placed.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) record: Arc<Record>,
+    /// Why the engine's count could not be compared with a prediction, whatever it says.
+    pub(crate) obstacle: Option<placement::Obstacle>,
+    /// Whether there is a prediction.
+    pub(crate) predicted: bool,
+    pub(crate) traits: placement::Traits,
+}
+
+/// An answer that has begun.
+struct Begun {
+    status: StatusCode,
+    headers: HeaderMap,
+    first: Option<Bytes>,
+    body: engine::ResponseBody,
+}
+
+/// What came instead of an answer.
+enum Failure {
+    Engine(engine::Error),
+    /// The engine says that it cannot serve anybody now.
+    Unavailable(Box<Begun>),
+}
+
+impl Failure {
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::Engine(error) if error.unsent() => "connect",
+            Self::Engine(engine::Error::HeadTimeout { .. } | engine::Error::Idle { .. }) => "timeout",
+            Self::Engine(_) => "broken",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+
+    /// Says whether the engine may have died of the request.
+    const fn deadly(&self) -> bool {
+        matches!(self, Self::Engine(engine::Error::Broken { .. }))
+    }
+}
+
+impl Shared {
+    /// Places a request, forwards it, and answers once the first byte is there; at most two workers are tried.
+    pub(crate) async fn dispatch(
+        self: &Arc<Self>,
+        mut dispatch: Dispatch,
+    ) -> Result<Response<Answer>, ApiError> {
+        self.retries.request();
+        if self.retries.quarantined(&dispatch.body, self.clock.now()) {
+            let message = "the request is set aside: two workers failed while they served it";
+            return Err(ApiError::unavailable("request_quarantined", message));
+        }
+        let first = match self.attempt(&dispatch).await? {
+            Ok(answer) => return Ok(answer),
+            Err(failed) => failed,
+        };
+        let (failure, worker) = first;
+        let (reason, deadly) = (failure.reason(), failure.deadly());
+        let again = reason != "timeout" && dispatch.question.direct.is_none() && self.retries.take();
+        if !again {
+            return self.give_up(&dispatch, failure);
+        }
+        self.metrics.retry(reason);
+        tracing::info!(worker = %worker, reason, "worker failed before it answered, trying another");
+        dispatch.question.excluded.push(worker);
+        match self.attempt(&dispatch).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err((second, _))) => {
+                if deadly && second.deadly() {
+                    self.retries.quarantine(&dispatch.body, self.clock.now());
+                }
+                self.give_up(&dispatch, second)
+            }
+            // Nobody else can take it: what the first worker did is the better answer.
+            Err(_) => self.give_up(&dispatch, failure),
+        }
+    }
+
+    fn give_up(&self, dispatch: &Dispatch, failure: Failure) -> Result<Response<Answer>, ApiError> {
+        match failure {
+            Failure::Engine(error) => Err(error.into()),
+            Failure::Unavailable(begun) => Ok(pass(*begun, &dispatch.draft.record, dispatch.operator)),
+        }
+    }
+
+    /// Tries one worker.
+    async fn attempt(
+        self: &Arc<Self>,
+        dispatch: &Dispatch,
+    ) -> Result<Result<Response<Answer>, (Failure, WorkerId)>, ApiError> {
+        let began = self.clock.now();
+        let desk = self.models.desk(&dispatch.draft.record.model)?;
+        let assignment = match desk.scheduler.schedule(dispatch.question.clone()).await {
+            Ok(assignment) => assignment,
+            Err(error) => {
+                if matches!(error, actors::scheduler::Error::Overloaded { .. }) {
+                    self.metrics.shed("queue");
+                }
+                return Err(error.into());
+            }
+        };
+        self.metrics.decided(self.clock.now().saturating_sub(began));
+        let record = self.remember(dispatch, &assignment);
+        let worker = assignment.worker_id().clone();
+        match self.forward(dispatch, &assignment).await {
+            Ok(begun) => {
+                self.models.directory().answered(&worker);
+                if dispatch.question.streams && begun.status.is_success() {
+                    assignment.reservation.first_token();
+                }
+                self.metrics
+                    .first_byte(record.model.as_str(), self.clock.now().saturating_sub(dispatch.arrived));
+                Ok(Ok(self.relay(dispatch, begun, assignment, &record)))
+            }
+            Err(failure) => {
+                if let Failure::Engine(error) = &failure {
+                    if error.refused() {
+                        self.models.directory().refused(&worker);
+                    } else {
+                        self.models.directory().failed(&worker);
+                    }
+                    tracing::warn!(worker = %worker, cause = %error, "worker failed");
+                }
+                Ok(Err((failure, worker)))
+            }
+        }
+    }
+
+    /// Sends the request and waits for the first byte of its answer: until then another worker can still serve it.
+    async fn forward(&self, dispatch: &Dispatch, assignment: &Assignment) -> Result<Begun, Failure> {
+        let mut headers = dispatch.headers.clone();
+        headers::set_rank(&mut headers, assignment.rank());
+        let request = engine::Request {
+            method: dispatch.method.clone(),
+            path: dispatch.path.clone(),
+            headers,
+            body: dispatch.body.clone(),
+        };
+        let response = self.engine.forward(assignment.endpoint(), request).await.map_err(Failure::Engine)?;
+        let engine::Response { status, headers, mut body } = response;
+        let first = loop {
+            match body.frame().await {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.is_empty() => {}
+                    Ok(data) => break Some(data),
+                    Err(_) => break None,
+                },
+                Some(Err(error)) => return Err(Failure::Engine(error)),
+                None => break None,
+            }
+        };
+        let begun = Begun { status, headers, first, body };
+        if matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE) {
+            return Err(Failure::Unavailable(Box::new(begun)));
+        }
+        Ok(begun)
+    }
+
+    fn remember(&self, dispatch: &Dispatch, assignment: &Assignment) -> Arc<Record> {
+        let draft = &dispatch.draft;
+        let predicted = draft.predicted.then(|| assignment.predicted());
+        let record = draft.record.placed(&assignment.decision, assignment.worker.card.block_size, predicted);
+        let record = Arc::new(record);
+        self.records.add(&record);
+        let reason = assignment.decision.reason.as_str();
+        self.metrics.routed(assignment.worker_id().as_str(), assignment.rank().0, reason);
+        if let Some(predicted) = predicted {
+            self.metrics.tokens("prompt", predicted.prompt_tokens);
+            self.metrics.tokens("cached", predicted.cached_tokens);
+        }
+        record
+    }
+
+    fn relay(
+        self: &Arc<Self>,
+        dispatch: &Dispatch,
+        begun: Begun,
+        assignment: Assignment,
+        record: &Arc<Record>,
+    ) -> Response<Answer> {
+        let events = is_event_stream(&begun.headers);
+        let ticket = Ticket {
+            shared: Arc::clone(self),
+            record: Arc::clone(record),
+            holder: assignment.holder.clone(),
+            obstacle: dispatch.draft.obstacle,
+            traits: dispatch.draft.traits,
+            succeeded: begun.status.is_success(),
+            reservation: Some(assignment.reservation),
+        };
+        let mut response = Response::new(Answer::Full(None));
+        *response.status_mut() = begun.status;
+        *response.headers_mut() = begun.headers;
+        if dispatch.operator {
+            headers::describe(response.headers_mut(), record);
+        }
+        *response.body_mut() = Answer::streamed(Relay::new(begun.first, begun.body, ticket, events));
+        response
+    }
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Passes an answer of an engine that refused; nothing is reserved for it any more.
+fn pass(begun: Begun, record: &Record, operator: bool) -> Response<Answer> {
+    let mut response = Response::new(Answer::Full(None));
+    *response.status_mut() = begun.status;
+    *response.headers_mut() = begun.headers;
+    if operator {
+        headers::describe(response.headers_mut(), record);
+    }
+    *response.body_mut() = match begun.first {
+        Some(first) => Answer::streamed(crate::relay::Prefixed::new(first, begun.body)),
+        None => Answer::streamed(begun.body),
+    };
+    response
+}
+
+/// How long a request waits for a busy worker, and in whose name.
+pub(crate) fn waiting(wait_max: Duration, priority: i64, tenant: &str) -> Waiting {
+    let priority = i32::try_from(priority).unwrap_or(if priority < 0 { i32::MIN } else { i32::MAX });
+    Waiting { wait_max, priority, tenant: actors::scheduler::session(tenant), weight: 1 }
+}

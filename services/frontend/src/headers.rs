@@ -1,0 +1,163 @@
+//! Which headers pass, which are set, and which are for operators.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use identity::{Rank, WorkerId};
+use placement::Policy;
+
+use crate::api_error::ApiError;
+use crate::record::Record;
+use crate::request_id::REQUEST_ID;
+
+const WORKER: HeaderName = HeaderName::from_static("x-sightline-worker");
+const RANK: HeaderName = HeaderName::from_static("x-sightline-rank");
+const POLICY: HeaderName = HeaderName::from_static("x-sightline-policy");
+const SESSION: HeaderName = HeaderName::from_static("x-sightline-session");
+const PROMPT_TOKENS: HeaderName = HeaderName::from_static("x-sightline-prompt-tokens");
+const CACHED_TOKENS: HeaderName = HeaderName::from_static("x-sightline-cached-tokens");
+const REASON: HeaderName = HeaderName::from_static("x-sightline-reason");
+const FALLBACK: HeaderName = HeaderName::from_static("x-sightline-fallback");
+const ENGINE_RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// What a request's headers ask of routing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes {
+    pub(crate) direct: Option<(WorkerId, Option<Rank>)>,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) session: Option<u64>,
+}
+
+impl Wishes {
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let rank = match text(headers, &RANK)? {
+            Some(rank) => Some(Rank(rank.parse().map_err(|_| wrong(&RANK, "a small number"))?)),
+            None => None,
+        };
+        let direct = text(headers, &WORKER)?.map(|worker| (WorkerId::new(worker), rank));
+        let policy = match text(headers, &POLICY)? {
+            Some(name) => Some(name.parse().map_err(|error: placement::UnknownPolicy| {
+                ApiError::bad_request("invalid_value", error.to_string()).param(POLICY.as_str())
+            })?),
+            None => None,
+        };
+        Ok(Self { direct, policy, session: text(headers, &SESSION)?.map(actors::scheduler::session) })
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    match value.to_str() {
+        Ok(value) if !value.is_empty() && value.len() <= 256 => Ok(Some(value)),
+        Ok(_) | Err(_) => Err(wrong(name, "1 to 256 ASCII characters")),
+    }
+}
+
+fn wrong(name: &HeaderName, expected: &str) -> ApiError {
+    ApiError::bad_request("invalid_value", format!("header `{name}` must be {expected}")).param(name.as_str())
+}
+
+/// Headers of the client's request that an engine must not see: those of this hop, those that are set anew, and
+/// `accept-encoding`, since usage is read in passing.
+fn withheld(name: &HeaderName) -> bool {
+    const NAMES: [HeaderName; 8] = [
+        header::HOST,
+        header::CONTENT_LENGTH,
+        header::EXPECT,
+        header::ACCEPT_ENCODING,
+        header::COOKIE,
+        REQUEST_ID,
+        ENGINE_RANK,
+        TRACEPARENT,
+    ];
+    NAMES.contains(name) || name.as_str().starts_with("x-sightline-")
+}
+
+/// Builds the headers for the engine; hop-by-hop ones are the adapter's to drop.
+pub(crate) fn upstream(client: &HeaderMap, request_id: &str, keep_authorization: bool) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(client.len() + 4);
+    for (name, value) in client {
+        if !withheld(name) && (keep_authorization || name != header::AUTHORIZATION) {
+            headers.append(name, value.clone());
+        }
+    }
+    if let Ok(id) = HeaderValue::from_str(request_id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    let current = telemetry::current_traceparent().and_then(|it| HeaderValue::from_str(&it).ok());
+    if let Some(traceparent) = current.or_else(|| client.get(TRACEPARENT).cloned()) {
+        headers.insert(TRACEPARENT, traceparent);
+    }
+    headers
+}
+
+/// Names the rank to the engine.
+pub(crate) fn set_rank(headers: &mut HeaderMap, rank: Rank) {
+    headers.insert(ENGINE_RANK, HeaderValue::from(rank.0));
+}
+
+/// Adds to a response what operators see of its routing.
+pub(crate) fn describe(headers: &mut HeaderMap, record: &Record) {
+    let Some(decision) = record.decision.as_deref() else { return };
+    let holder = &decision.choice().holder;
+    if let Ok(worker) = HeaderValue::from_str(holder.worker.as_str()) {
+        headers.insert(WORKER, worker);
+    }
+    headers.insert(RANK, HeaderValue::from(holder.rank.0));
+    headers.insert(REASON, HeaderValue::from_static(decision.reason.as_str()));
+    if let Some(predicted) = record.predicted {
+        headers.insert(PROMPT_TOKENS, HeaderValue::from(predicted.prompt_tokens));
+        headers.insert(CACHED_TOKENS, HeaderValue::from(predicted.cached_tokens));
+    }
+    if let Some(fallback) = record.fallback {
+        headers.insert(FALLBACK, HeaderValue::from_static(fallback));
+    }
+}
+
+/// Makes a request's span a child of the trace its headers name.
+pub(crate) fn adopt_trace(span: &tracing::Span, headers: &HeaderMap) {
+    if let Some(traceparent) = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()) {
+        telemetry::set_parent(span, traceparent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_ours_does_not_reach_the_engine() {
+        let client = map(&[
+            ("host", "a"),
+            ("authorization", "Bearer x"),
+            ("x-sightline-policy", "kv"),
+            ("x-session-id", "s"),
+            ("accept-encoding", "gzip"),
+            ("x-data-parallel-rank", "9"),
+        ]);
+        let mut sent = upstream(&client, "id-1", false);
+        set_rank(&mut sent, Rank(1));
+        let expected = map(&[("x-session-id", "s"), ("x-request-id", "id-1"), ("x-data-parallel-rank", "1")]);
+        assert_eq!(sent, expected);
+        assert!(upstream(&client, "id-1", true).contains_key("authorization"));
+    }
+
+    #[test]
+    fn wishes_are_checked() {
+        let wishes =
+            Wishes::read(&map(&[("x-sightline-worker", "w1"), ("x-sightline-policy", "random")])).unwrap();
+        assert_eq!(wishes.direct, Some((WorkerId::new("w1"), None)));
+        assert_eq!(wishes.policy, Some(Policy::Random));
+        for (name, value) in
+            [("x-sightline-policy", "best"), ("x-sightline-rank", "-1"), ("x-sightline-worker", "")]
+        {
+            assert!(Wishes::read(&map(&[(name, value)])).is_err(), "{name}");
+        }
+    }
+}

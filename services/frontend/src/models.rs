@@ -1,0 +1,95 @@
+//! The models that are served, and what this frontend has of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use actors::DirectoryHandle;
+use arc_swap::ArcSwap;
+use identity::ModelName;
+use prompt::Model;
+
+use crate::api_error::ApiError;
+use crate::model_desk::ModelDesk;
+
+/// The models, by name; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Models {
+    directory: DirectoryHandle,
+    prompts: Arc<HashMap<ModelName, Arc<Model>>>,
+    desks: Arc<ArcSwap<HashMap<ModelName, ModelDesk>>>,
+}
+
+/// What a client's model name stands for here.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedHere {
+    pub(crate) model: ModelName,
+    pub(crate) adapter: String,
+    /// The distinct block sizes among its workers.
+    pub(crate) block_sizes: Vec<u32>,
+    /// None where the model's files are not here.
+    pub(crate) prompt: Option<Arc<Model>>,
+}
+
+impl Models {
+    pub(crate) fn new(directory: DirectoryHandle, prompts: HashMap<ModelName, Arc<Model>>) -> Self {
+        Self { directory, prompts: Arc::new(prompts), desks: Arc::default() }
+    }
+
+    /// Finds what a name stands for; 404 if nobody serves it.
+    pub(crate) fn resolve(&self, name: Option<&str>) -> Result<ServedHere, ApiError> {
+        let fleet = self.directory.fleet();
+        let Some(name) = name else {
+            // Engines with one model take requests that name none.
+            let mut models = fleet.models();
+            return match (models.next(), models.next()) {
+                (Some(only), None) => Ok(self.here(only, String::new(), &fleet)),
+                _ => Err(ApiError::bad_request("missing_parameter", "`model` is required").param("model")),
+            };
+        };
+        if let Some(served) = fleet.served(name) {
+            return Ok(self.here(&served.model, served.adapter.clone(), &fleet));
+        }
+        if self.prompts.contains_key(&ModelName::new(name)) {
+            return Err(ApiError::unavailable(
+                "no_worker",
+                format!("no worker serves the model `{name}` now"),
+            ));
+        }
+        let message = format!("the model `{name}` does not exist");
+        Err(ApiError::not_found("model_not_found", message).param("model"))
+    }
+
+    fn here(&self, model: &ModelName, adapter: String, fleet: &actors::Fleet) -> ServedHere {
+        ServedHere {
+            model: model.clone(),
+            adapter,
+            block_sizes: fleet.block_sizes(model),
+            prompt: self.prompts.get(model).cloned(),
+        }
+    }
+
+    /// Finds the actors of a model.
+    pub(crate) fn desk(&self, model: &ModelName) -> Result<ModelDesk, ApiError> {
+        self.desks.load().get(model).cloned().ok_or_else(|| {
+            ApiError::unavailable("no_worker", format!("no worker serves the model `{model}` yet"))
+        })
+    }
+
+    /// Lists the actors of all models.
+    pub(crate) fn desks(&self) -> Arc<HashMap<ModelName, ModelDesk>> {
+        self.desks.load_full()
+    }
+
+    /// Adds the actors of a model.
+    pub(crate) fn open(&self, desk: &ModelDesk) {
+        self.desks.rcu(|desks| {
+            let mut desks = HashMap::clone(desks);
+            desks.insert(desk.model.clone(), desk.clone());
+            desks
+        });
+    }
+
+    pub(crate) const fn directory(&self) -> &DirectoryHandle {
+        &self.directory
+    }
+}

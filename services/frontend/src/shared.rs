@@ -1,0 +1,46 @@
+//! What all requests of a frontend share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use placement::Policy;
+use ports::{Clock, Engine};
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+use crate::models::Models;
+use crate::record_log::RecordLog;
+use crate::request_body::Bodies;
+use crate::request_id::RequestIds;
+use crate::retry_budget::RetryBudget;
+use crate::understanding::Reader;
+use crate::verification::Streaks;
+
+/// One frontend's parts; every one of them is bounded.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The frontend's name.
+    pub(crate) id: String,
+    pub(crate) models: Models,
+    pub(crate) reader: Reader,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
+    pub(crate) records: RecordLog,
+    pub(crate) retries: RetryBudget,
+    pub(crate) streaks: Streaks,
+    pub(crate) bodies: Bodies,
+    pub(crate) ids: RequestIds,
+    pub(crate) defaults: Defaults,
+    /// Cancelled once the frontend is to end.
+    pub(crate) stop: CancellationToken,
+}
+
+/// What holds where a request says nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) policy: Policy,
+    pub(crate) wait_max: Duration,
+    /// Whether clients' keys are for engines, since none are configured here.
+    pub(crate) keep_authorization: bool,
+}

@@ -1,0 +1,147 @@
+//! From a body to what routing needs of it.
+
+use std::sync::Arc;
+
+use actors::media_resolver::{Elsewhere, InBody, Item, Resolved};
+use actors::{MediaResolver, Preprocessor};
+use bytes::Bytes;
+use identity::{KeyScope, MediaKey, ModelName};
+use ports::Clock;
+use prompt::{ChatRequest, CompletionRequest, Fallback, Model, Params, PrepareOptions, Prepared};
+
+use crate::api_error::ApiError;
+use crate::models::Models;
+
+/// A request, ready to be placed and forwarded.
+#[derive(Debug)]
+pub(crate) struct Understood {
+    pub(crate) model: ModelName,
+    pub(crate) adapter: String,
+    pub(crate) params: Params,
+    pub(crate) prepared: Prepared,
+    /// Why the prompt could not be predicted to its end.
+    pub(crate) fallback: Option<&'static str>,
+    pub(crate) items: Vec<Item>,
+    pub(crate) payload_free: Vec<MediaKey>,
+    /// Whether `usage` speaks of the one prompt that was predicted.
+    pub(crate) one_prompt: bool,
+    /// The body for the engine.
+    pub(crate) body: Vec<Bytes>,
+}
+
+/// Turns bodies into placements' questions; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) models: Models,
+    pub(crate) media: MediaResolver,
+    pub(crate) pool: Preprocessor,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) secret: Arc<str>,
+}
+
+/// How far a chat request got without I/O.
+enum Step {
+    Done(Box<Understood>),
+    LookUp(Box<(ChatRequest, InBody)>),
+}
+
+impl Reader {
+    /// Reads a chat request: one job for what is in the body, a second one only if media had to be looked up.
+    pub(crate) async fn chat(&self, body: Bytes, tenant: &str) -> Result<Understood, ApiError> {
+        let (reader, bytes) = (self.clone(), body.len());
+        let first = move || {
+            let request = ChatRequest::parse(&body)?;
+            let in_body = reader.media.read_body(&request)?;
+            if Resolved::needs_look_up(&request) {
+                return Ok(Step::LookUp(Box::new((request, in_body))));
+            }
+            let resolved = Resolved::join(&request, in_body, Elsewhere::default());
+            reader.prepare(&request, resolved).map(|understood| Step::Done(Box::new(understood)))
+        };
+        match self.pool.run(bytes, first).await? {
+            Ok(Step::Done(understood)) => Ok(*understood),
+            Ok(Step::LookUp(step)) => {
+                let (request, in_body) = *step;
+                // A model nobody serves is said before anything is fetched.
+                self.models.resolve(request.model())?;
+                let elsewhere = self.media.look_up(&request, tenant).await?;
+                let resolved = Resolved::join(&request, in_body, elsewhere);
+                self.media.remember(&request, &resolved, tenant).await;
+                let reader = self.clone();
+                self.pool.run(bytes, move || reader.prepare(&request, resolved)).await?
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a completion request; of several prompts the first decides where all go.
+    pub(crate) async fn completion(&self, body: Bytes) -> Result<Understood, ApiError> {
+        let (reader, bytes) = (self.clone(), body.len());
+        let job = move || {
+            let request = CompletionRequest::parse(&body)?;
+            let served = reader.models.resolve(request.model())?;
+            let sizes = served.block_sizes.clone();
+            let options = reader.options(&sizes, &served.adapter);
+            let mut prompts = match &served.prompt {
+                Some(model) => model.prepare_completion(&request, &options),
+                None => vec![unknown(body.len())],
+            };
+            let prepared = if prompts.is_empty() { unknown(body.len()) } else { prompts.swap_remove(0) };
+            Ok(Understood {
+                model: served.model,
+                adapter: served.adapter,
+                params: request.params().clone(),
+                fallback: prepared.fallback.map(Fallback::as_str),
+                prepared,
+                items: Vec::new(),
+                payload_free: Vec::new(),
+                one_prompt: request.prompts().len() == 1,
+                body: vec![body],
+            })
+        };
+        self.pool.run(bytes, job).await?
+    }
+
+    fn prepare(&self, request: &ChatRequest, resolved: Resolved) -> Result<Understood, ApiError> {
+        let served = self.models.resolve(request.model())?;
+        let prepared = match &served.prompt {
+            Some(model) => self.predict(model, request, &resolved, (&served.block_sizes, &served.adapter))?,
+            None => unknown(request.body().len()),
+        };
+        Ok(Understood {
+            model: served.model,
+            adapter: served.adapter,
+            params: request.params().clone(),
+            fallback: prepared.fallback.map(Fallback::as_str),
+            prepared,
+            body: request.rewrite(&resolved.edits),
+            items: resolved.items,
+            payload_free: resolved.payload_free,
+            one_prompt: true,
+        })
+    }
+
+    fn predict(
+        &self,
+        model: &Model,
+        request: &ChatRequest,
+        resolved: &Resolved,
+        (block_sizes, adapter): (&[u32], &str),
+    ) -> Result<Prepared, ApiError> {
+        Ok(model.prepare(request, &resolved.facts, &self.options(block_sizes, adapter))?)
+    }
+
+    fn options<'a>(&'a self, block_sizes: &'a [u32], adapter: &'a str) -> PrepareOptions<'a> {
+        let scope = KeyScope { secret: &self.secret, lora_name: adapter, cache_salt: "" };
+        let unix_seconds = i64::try_from(self.clock.wall_ms() / 1000).unwrap_or(i64::MAX);
+        let clock = prompt::Clock { unix_seconds, utc_offset_seconds: 0 };
+        PrepareOptions { block_sizes, scope, clock }
+    }
+}
+
+/// What is said of a prompt whose model's files are not here: about four bytes are a token.
+fn unknown(bytes: usize) -> Prepared {
+    let mut prepared = Prepared { fallback: Some(Fallback::Template), ..Prepared::default() };
+    prepared.routing.prompt_tokens = u32::try_from(bytes / 4).unwrap_or(u32::MAX);
+    prepared
+}

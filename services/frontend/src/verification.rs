@@ -1,0 +1,86 @@
+//! Predictions compared with what engines count.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use identity::Holder;
+use parking_lot::Mutex;
+use placement::{Actual, Circumstances, IndexState, Obstacle, Predicted, Verdict, judge};
+
+use crate::relay::Ticket;
+use crate::shared::Shared;
+use crate::usage::Usage;
+
+/// Answers in a row, per holder, in which no cache was read although some was predicted.
+#[derive(Debug, Default)]
+pub(crate) struct Streaks(Mutex<HashMap<Holder, u32>>);
+
+/// Holders whose streaks are kept.
+const STREAKS_MAX: usize = 4096;
+
+impl Streaks {
+    fn get(&self, holder: &Holder) -> u32 {
+        self.0.lock().get(holder).copied().unwrap_or(0)
+    }
+
+    fn note(&self, holder: &Holder, predicted: &Predicted, actual: &Actual) {
+        if predicted.cached_tokens == 0 {
+            return;
+        }
+        let mut streaks = self.0.lock();
+        match actual.cached_tokens {
+            Some(0) if streaks.len() < STREAKS_MAX || streaks.contains_key(holder) => {
+                let streak = streaks.entry(holder.clone()).or_default();
+                *streak = streak.saturating_add(1);
+            }
+            Some(_) => {
+                streaks.remove(holder);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Shared {
+    /// Judges an answer that has ended.
+    pub(crate) fn verify(self: &Arc<Self>, ticket: &Ticket, usage: Option<Usage>) {
+        let record = &ticket.record;
+        let Some(predicted) = record.predicted else { return };
+        let actual = usage.map(|usage| Actual {
+            prompt_tokens: usage.prompt_tokens,
+            cached_tokens: usage.cached_tokens(),
+            media_tokens: usage.media_tokens(),
+        });
+        let obstacle = match (ticket.succeeded, actual) {
+            (false, _) => Some(Obstacle::Failed),
+            (true, None) => Some(Obstacle::DetailsAbsent),
+            (true, Some(_)) => ticket.obstacle,
+        };
+        let circumstances = Circumstances {
+            obstacle,
+            index: self.index_state(ticket),
+            traits: ticket.traits,
+            barren_streak: self.streaks.get(&ticket.holder),
+        };
+        let verdict = judge(&predicted, &actual.unwrap_or_default(), &circumstances);
+        if let (Some(actual), None) = (&actual, obstacle) {
+            self.streaks.note(&ticket.holder, &predicted, actual);
+        }
+        {
+            let mut outcome = record.outcome.lock();
+            outcome.actual = actual;
+            outcome.verdict = Some(verdict);
+        }
+        self.metrics.verdict(verdict.as_str());
+        if let Verdict::Mismatch(class) = verdict {
+            self.records.keep(record);
+            let request_id = &record.request_id;
+            tracing::debug!(request_id, worker = %ticket.holder.worker, class = class.as_str(), "prediction was wrong");
+        }
+    }
+
+    /// How well the index stood for the holder while the request ran.
+    fn index_state(&self, _ticket: &Ticket) -> IndexState {
+        IndexState::Steady
+    }
+}

@@ -1,0 +1,290 @@
+//! A frontend put together.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor_kit::Node;
+use actors::media_resolver::{self, MediaResolver};
+use actors::{
+    DimCache, DirectoryArgs, DirectoryHandle, Ledger, LoadBoardArgs, LoadBoardHandle, Preprocessor,
+    dim_cache, preprocessor,
+};
+use anyhow::Context;
+use identity::{Incarnation, ModelName};
+use media_probe::AddressPolicy;
+use ports::media_source::Limits as FetchLimits;
+use ports::{Bus, Clock, Engine, MediaSource, Registry};
+use prompt::{Model, ModelFiles, ModelOptions};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Access;
+use crate::config::{Config, MediaConfig};
+use crate::metrics::Metrics;
+use crate::model_desk::DeskParts;
+use crate::models::Models;
+use crate::record_log::RecordLog;
+use crate::request_body::Bodies;
+use crate::request_id::RequestIds;
+use crate::retry_budget::RetryBudget;
+use crate::server::{self, Bounds};
+use crate::shared::{Defaults, Shared};
+use crate::surface::Surface;
+use crate::understanding::Reader;
+use crate::verification::Streaks;
+
+/// What a frontend is connected to.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// The event plane.
+    pub bus: Arc<dyn Bus>,
+    /// Discovery.
+    pub registry: Arc<dyn Registry>,
+    /// Engines.
+    pub engine: Arc<dyn Engine>,
+    /// Media origins.
+    pub media: Arc<dyn MediaSource>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Models whose files are loaded; several frontends of a process share them.
+pub type LoadedModels = HashMap<ModelName, Arc<Model>>;
+
+/// A running frontend. Dropping it ends it at once; `stop` lets streams finish.
+#[derive(Debug)]
+pub struct Frontend {
+    address: SocketAddr,
+    admin_address: Option<SocketAddr>,
+    shared: Arc<Shared>,
+    drain: Duration,
+    tasks: JoinSet<()>,
+    _node: Node,
+}
+
+/// Loads the models that a configuration names.
+///
+/// # Errors
+/// Names the model and the file that cannot be used.
+pub fn load_models(config: &Config) -> anyhow::Result<LoadedModels> {
+    let load = |model: &crate::config::ModelConfig| {
+        let files = ModelFiles::read(&model.dir)?;
+        Model::new(&files, ModelOptions::default())
+    };
+    let named = config.models.iter().map(|model| {
+        let loaded = load(model).with_context(|| format!("model {} cannot be loaded", model.name))?;
+        if let Some(why) = loaded.template_failure() {
+            tracing::warn!(model = model.name, why, "chats of this model are routed without credit");
+        }
+        Ok((ModelName::new(&model.name), Arc::new(loaded)))
+    });
+    named.collect()
+}
+
+/// Makes the ports to engines and media that a configuration describes.
+///
+/// # Errors
+/// Names the network that is no CIDR.
+pub fn http_ports(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, Arc<dyn MediaSource>)> {
+    let engine = adapter_http::EngineConfig {
+        head: Duration::from_millis(config.limits.head_ms),
+        idle: Duration::from_millis(config.limits.idle_ms),
+        ..adapter_http::EngineConfig::default()
+    };
+    let mut media = adapter_http::MediaConfig::new(policy(&config.media)?);
+    media.fetches_per_host_max = config.media.fetches_per_host_max;
+    Ok((Arc::new(adapter_http::HttpEngine::new(engine)), Arc::new(adapter_http::HttpMediaSource::new(media))))
+}
+
+fn policy(config: &MediaConfig) -> anyhow::Result<AddressPolicy> {
+    let networks = config.allow_networks.iter().map(|network| {
+        network.parse().with_context(|| format!("media.allow_networks: {network:?} is no network"))
+    });
+    Ok(AddressPolicy::new(networks.collect::<anyhow::Result<_>>()?))
+}
+
+impl Frontend {
+    /// Starts a frontend: binds its listeners, starts its actors, and serves.
+    ///
+    /// # Errors
+    /// A listener cannot be bound, an actor does not start, or the configuration makes no sense.
+    pub async fn start(config: &Config, ports: Ports, models: LoadedModels) -> anyhow::Result<Self> {
+        let policy = config.policy.parse().context("policy")?;
+        let listener = server::bind(config.listen).await?;
+        let address = listener.local_addr()?;
+        let admin = match config.admin_listen {
+            Some(admin) => Some(server::bind(admin).await?),
+            None => None,
+        };
+        let admin_address = admin.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
+        let id = name(config, address, ports.clock.wall_ms());
+        let stop = CancellationToken::new();
+        let node = Node::start(&format!("frontend-{id}"));
+        let seed = xxhash_rust::xxh3::xxh3_64_with_seed(id.as_bytes(), ports.clock.wall_ms());
+        let desks = start_actors(config, &ports, &node, (&id, seed)).await?;
+        let models = Models::new(desks.directory.clone(), models);
+        let pool = Preprocessor::new(pool_config(config));
+        let media = resolver(&config.media, &ports, pool.clone());
+        let limits = &config.limits;
+        let reader = Reader {
+            models: models.clone(),
+            media,
+            pool,
+            clock: Arc::clone(&ports.clock),
+            secret: Arc::from(config.secret.as_str()),
+        };
+        let shared = Arc::new(Shared {
+            ids: RequestIds::new(&id, seed),
+            id,
+            models: models.clone(),
+            reader,
+            engine: ports.engine,
+            clock: ports.clock,
+            metrics: Metrics::new(),
+            records: RecordLog::new(limits.decisions_kept),
+            retries: RetryBudget::new(),
+            streaks: Streaks::default(),
+            bodies: Bodies::new(
+                limits.body_bytes_max,
+                limits.held_bytes_max,
+                Duration::from_millis(limits.body_ms),
+            ),
+            defaults: Defaults {
+                policy,
+                wait_max: Duration::from_millis(limits.queue_ms),
+                keep_authorization: config.keys.is_empty(),
+            },
+            stop: stop.clone(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(open_desks(desks, models, stop.clone()));
+        let bounds = Bounds { connections_max: limits.connections_max, head: Duration::from_secs(60) };
+        let surface = Surface {
+            shared: Arc::clone(&shared),
+            access: Access::new(&config.keys, address.ip().is_loopback()),
+            serves_clients: true,
+        };
+        tasks.spawn(server::serve(listener, Arc::new(surface), bounds, stop.clone()));
+        if let Some(admin) = admin {
+            let surface = Surface {
+                shared: Arc::clone(&shared),
+                access: Access::new(&config.keys, true),
+                serves_clients: false,
+            };
+            tasks.spawn(server::serve(admin, Arc::new(surface), bounds, stop));
+        }
+        let drain = Duration::from_millis(limits.drain_ms);
+        Ok(Self { address, admin_address, shared, drain, tasks, _node: node })
+    }
+
+    /// Returns where clients connect.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns where operators connect, if there is such a listener.
+    #[must_use]
+    pub const fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// Returns the frontend's name.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.shared.id
+    }
+
+    /// Returns the directory of workers as this frontend sees it.
+    #[must_use]
+    pub fn directory(&self) -> &DirectoryHandle {
+        self.shared.models.directory()
+    }
+
+    /// Takes no new connections, lets answers finish within the configured time, and ends.
+    pub async fn stop(mut self) {
+        self.shared.stop.cancel();
+        let finished = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.drain, finished).await.is_err() {
+            tracing::warn!(drain_ms = self.drain.as_millis(), "answers were still running at the end");
+        }
+    }
+}
+
+fn name(config: &Config, address: SocketAddr, wall_ms: u64) -> String {
+    if config.id.is_empty() { format!("f{}-{:x}", address.port(), wall_ms / 1000) } else { config.id.clone() }
+}
+
+fn pool_config(config: &Config) -> preprocessor::Config {
+    let mut pool = preprocessor::Config::default();
+    if config.limits.threads > 0 {
+        pool.threads = config.limits.threads;
+    }
+    pool
+}
+
+fn resolver(config: &MediaConfig, ports: &Ports, pool: Preprocessor) -> MediaResolver {
+    let limits = FetchLimits {
+        bytes_max: config.item_bytes_max,
+        deadline: Duration::from_millis(config.fetch_ms),
+        redirects_max: config.redirects_max,
+    };
+    let cache = dim_cache::Config {
+        stored_bytes_max: config.stored_bytes_max,
+        limits,
+        ..dim_cache::Config::default()
+    };
+    let cache = DimCache::new(cache, Arc::clone(&ports.media), Arc::clone(&ports.clock), pool);
+    let bounds =
+        media_resolver::Config { items_max: config.items_max, item_bytes_max: config.item_bytes_max };
+    MediaResolver::new(bounds, cache)
+}
+
+async fn start_actors(
+    config: &Config,
+    ports: &Ports,
+    node: &Node,
+    (id, seed): (&str, u64),
+) -> anyhow::Result<DeskParts> {
+    let directory = DirectoryArgs {
+        namespace: config.namespace.clone(),
+        registry: Arc::clone(&ports.registry),
+        engine: Arc::clone(&ports.engine),
+        clock: Arc::clone(&ports.clock),
+        bounds: membership::presence::Bounds::default(),
+    };
+    let directory = DirectoryHandle::start(node, directory).await?;
+    let ledger = Ledger::default();
+    let board = LoadBoardArgs {
+        namespace: config.namespace.clone(),
+        frontend: id.to_owned(),
+        incarnation: Incarnation { started_ms: ports.clock.wall_ms(), nonce: seed },
+        bus: Arc::clone(&ports.bus),
+        clock: Arc::clone(&ports.clock),
+        ledger: ledger.clone(),
+        limits: placement::BoardLimits::default(),
+    };
+    let board = LoadBoardHandle::start(node, board).await?;
+    Ok(DeskParts { node: node.clone(), directory, ledger, board, clock: Arc::clone(&ports.clock), seed })
+}
+
+/// Starts the actors of every model that appears.
+async fn open_desks(parts: DeskParts, models: Models, stop: CancellationToken) {
+    let mut changed = parts.directory.changed();
+    loop {
+        let fleet = parts.directory.fleet();
+        let known = models.desks();
+        for model in fleet.models().filter(|model| !known.contains_key(*model)) {
+            match parts.open(model).await {
+                Ok(desk) => models.open(&desk),
+                Err(cause) => tracing::error!(%model, %cause, "model cannot be served"),
+            }
+        }
+        tokio::select! {
+            news = changed.changed() => if news.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+    }
+}
