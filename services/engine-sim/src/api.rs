@@ -175,12 +175,12 @@ impl Engine {
             }
         }
         if prompt.tokens.is_empty() {
-            return Err(ApiError::bad("You must pass at least one prompt"));
+            return Err(ApiError::no_prompt());
         }
         if prompt.tokens.len() > self.max_model_len as usize {
             return Err(ApiError::context_overflow(self.max_model_len));
         }
-        Ok(Prompt { tokens: prompt.tokens, scope })
+        Ok(Prompt { tokens: prompt.tokens, scope, read_cache: true })
     }
 }
 

@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use zeromq::{
-    PubSocket, RouterRecvHalf, RouterSendHalf, RouterSocket, Socket, SocketEvent, SocketRecv, SocketSend,
-    ZmqError, ZmqMessage,
+    Endpoint, PubSocket, RouterRecvHalf, RouterSendHalf, RouterSocket, Socket, SocketEvent, SocketRecv,
+    SocketSend, ZmqError, ZmqMessage,
 };
 
 use crate::event_codec::{EventCodec, EventFormat};
@@ -96,7 +96,7 @@ impl KvPublisher {
             Side::Bind => {
                 let mut socket = PubSocket::new();
                 let bound = socket.bind(&bindable(&config.events)).await?;
-                (Some(socket), bound.to_string())
+                (Some(socket), resolved(&config.events, &bound))
             }
             Side::Connect => (None, config.events.clone()),
         };
@@ -104,7 +104,7 @@ impl KvPublisher {
             Some(endpoint) => {
                 let mut router = RouterSocket::new();
                 let bound = router.bind(&bindable(endpoint)).await?;
-                (Some(router), Some(bound.to_string()))
+                (Some(router), Some(resolved(endpoint, &bound)))
             }
             None => (None, None),
         };
@@ -165,6 +165,14 @@ impl KvPublisher {
             ring.pop_front();
         }
         ring.push_back((sequence, payload.clone()));
+    }
+}
+
+/// Spells a bound endpoint as it was configured, but with its real port.
+fn resolved(configured: &str, bound: &Endpoint) -> String {
+    match (configured.strip_suffix(":0"), bound) {
+        (Some(host), Endpoint::Tcp(_, port)) => format!("{host}:{port}"),
+        _ => configured.to_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use serde::Deserialize;
 
 use super::ApiError;
 use crate::media;
@@ -16,6 +17,18 @@ pub(crate) fn json_body(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::schema("Unsupported Media Type: Only 'application/json' is allowed"))
 }
 
+/// Reads a JSON object.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&first| first != b'{') {
+        let message = "Input should be a valid dictionary or object to extract fields from";
+        return Err(ApiError::schema(message).with_param("body"));
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        let error_at = format!("body.{}", error.column());
+        ApiError::schema(&format!("JSON body: {error}")).with_param(&error_at)
+    })
+}
+
 /// Translates what is wrong with a request's prompt into vLLM's words.
 pub(crate) fn refused(error: prompt::Error) -> ApiError {
     match error {
@@ -24,6 +37,9 @@ pub(crate) fn refused(error: prompt::Error) -> ApiError {
         prompt::Error::Raised { message } => ApiError::bad(message),
         prompt::Error::Missing { param } => {
             ApiError::schema("Field required").with_param(&format!("body.{param}"))
+        }
+        prompt::Error::WrongType { ref param, .. } if param.contains("].content[") => {
+            ApiError::bad(error.to_string())
         }
         prompt::Error::WrongType { ref param, .. } => {
             let param = format!("body.{param}");

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use prompt::ChatRequest;
 use serde::Serialize;
 
-use super::body::{json_body, refused};
+use super::body::{self, json_body, refused};
 use super::chat_stream::ChatStream;
 use super::logprobs::{ChatLogprobs, PromptLogprobs};
 use super::usage::{PromptCount, Usage};
@@ -23,18 +23,19 @@ use crate::wall_clock;
 pub(crate) async fn chat(
     State(engine): State<Arc<Engine>>,
     headers: HeaderMap,
-    body: Bytes,
+    bytes: Bytes,
 ) -> Result<Response, ApiError> {
     json_body(&headers)?;
-    let options = Options::parse(&body)?;
+    let options = body::parse::<Options>(&bytes)?;
     engine.check_model(options.model.as_deref())?;
     options.check_tools()?;
     options.check(engine.max_model_len)?;
-    let request = ChatRequest::parse(&body).map_err(refused)?;
-    let prompt = engine.chat_prompt(&request).await?;
+    let request = ChatRequest::parse(&bytes).map_err(refused)?;
+    let mut prompt = engine.chat_prompt(&request).await?;
+    prompt.read_cache = !options.chat_prompt_logprobs();
     let limits = engine.limits(&prompt, &options, None)?;
     let answer = Answer::new(&engine, &options, &headers, &prompt);
-    let prompt_logprobs = options.prompt_logprobs.map(|_| PromptLogprobs::new(&engine, &prompt.tokens));
+    let prompt_logprobs = (!prompt.read_cache).then(|| PromptLogprobs::new(&engine, &prompt.tokens));
     let generation = engine.generate(vec![(prompt, limits)], &options, &headers)?;
     if options.streams() {
         let stream = ChatStream::new(answer, &options, generation.replies);

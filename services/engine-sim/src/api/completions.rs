@@ -10,7 +10,7 @@ use http::HeaderMap;
 use prompt::CompletionRequest;
 use serde::Serialize;
 
-use super::body::{json_body, refused};
+use super::body::{self, json_body, refused};
 use super::chat::StopReason;
 use super::completion_stream::CompletionStream;
 use super::logprobs::{CompletionLogprobs, PromptLogprobs};
@@ -27,16 +27,17 @@ const TOKENS_MAX_DEFAULT: u32 = 16;
 pub(crate) async fn completions(
     State(engine): State<Arc<Engine>>,
     headers: HeaderMap,
-    body: Bytes,
+    bytes: Bytes,
 ) -> Result<Response, ApiError> {
     json_body(&headers)?;
-    let options = Options::parse(&body)?;
+    let options = body::parse::<Options>(&bytes)?;
     engine.check_model(options.model.as_deref())?;
     options.check(engine.max_model_len)?;
-    let request = CompletionRequest::parse(&body).map_err(|error| refused_prompt(refused(error)))?;
+    let request = CompletionRequest::parse(&bytes).map_err(refused_prompt)?;
     let prompts = engine.completion_prompts(&request)?;
     let answer = CompletionAnswer::new(&engine, &options, &headers, &prompts);
-    let prompts = prompts.into_iter().map(|prompt| {
+    let prompts = prompts.into_iter().map(|mut prompt| {
+        prompt.read_cache = !options.completion_prompt_logprobs();
         let limits = engine.limits(&prompt, &options, Some(TOKENS_MAX_DEFAULT))?;
         Ok((prompt, limits))
     });
@@ -51,15 +52,14 @@ pub(crate) async fn completions(
 }
 
 /// Words the absence of a prompt as vLLM does.
-fn refused_prompt(error: ApiError) -> ApiError {
-    match error.param.as_deref() {
-        Some("prompt") => ApiError::invalid(
-            "Either prompt or prompt_embeds must be provided and non-empty.",
-            "prompt",
-            None,
-        ),
-        _ => error,
+fn refused_prompt(error: prompt::Error) -> ApiError {
+    if matches!(error, prompt::Error::Missing { .. }) {
+        return ApiError::no_prompt();
     }
+    if matches!(&error, prompt::Error::Refused { param, .. } if param == "prompt") {
+        return ApiError::bad("You must pass at least one prompt");
+    }
+    refused(error)
 }
 
 /// What an answer tells beyond its text.
@@ -76,9 +76,9 @@ impl Extras {
     fn of(options: &Options) -> Self {
         Self {
             token_ids: options.return_token_ids.unwrap_or(false),
-            echo: options.echo.unwrap_or(false),
+            echo: options.echoes(),
             logprobs: options.completion_logprobs(),
-            prompt_logprobs: options.prompt_logprobs.is_some(),
+            prompt_logprobs: options.completion_prompt_logprobs(),
         }
     }
 }

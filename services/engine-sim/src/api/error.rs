@@ -54,6 +54,11 @@ impl ApiError {
             .with_param("model")
     }
 
+    /// A completion without a prompt.
+    pub(crate) fn no_prompt() -> Self {
+        Self::invalid("Either prompt or prompt_embeds must be provided and non-empty.", "prompt", None)
+    }
+
     /// Media that cannot be had.
     pub(crate) fn unfetched(status: u16, url: &str) -> Self {
         let message =

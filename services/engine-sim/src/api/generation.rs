@@ -16,6 +16,8 @@ pub(crate) struct Prompt {
     pub(crate) tokens: Vec<u32>,
     /// What its blocks depend on besides.
     pub(crate) scope: Scope,
+    /// Whether it may start from cached blocks.
+    pub(crate) read_cache: bool,
 }
 
 impl Prompt {
@@ -79,7 +81,7 @@ impl Engine {
                 let sequence = NewSequence {
                     prompt: prompt.tokens.clone(),
                     scope: prompt.scope.clone(),
-                    read_cache: options.reads_cache(),
+                    read_cache: prompt.read_cache,
                     reply: Reply::new(self.vocabulary.clone(), seed, limits.clone()),
                     session_id: options.session_id.clone(),
                 };

@@ -25,11 +25,11 @@ pub(crate) struct Options {
     ignore_eos: Option<bool>,
     logprobs: Option<Logprobs>,
     top_logprobs: Option<u32>,
-    pub(crate) prompt_logprobs: Option<i64>,
+    prompt_logprobs: Option<i64>,
     pub(crate) return_token_ids: Option<bool>,
     cache_salt: Option<String>,
     pub(crate) session_id: Option<String>,
-    pub(crate) echo: Option<bool>,
+    echo: Option<bool>,
     suffix: Option<IgnoredAny>,
     tools: Option<IgnoredAny>,
     tool_choice: Option<serde_json::Value>,
@@ -72,11 +72,6 @@ pub(crate) struct StreamUsage {
 }
 
 impl Options {
-    /// Reads the options from a body.
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        serde_json::from_slice(body).map_err(|error| ApiError::schema(&format!("JSON body: {error}")))
-    }
-
     /// Says whether the answer is a stream.
     pub(crate) fn streams(&self) -> bool {
         self.stream.unwrap_or(false)
@@ -107,10 +102,20 @@ impl Options {
         StreamUsage { last, every: last && options.continuous_usage_stats.unwrap_or(false) }
     }
 
-    /// Says whether the prompt may start from cached blocks.
-    pub(crate) fn reads_cache(&self) -> bool {
-        let echoed = self.echo.unwrap_or(false) && self.completion_logprobs();
-        self.prompt_logprobs.is_none() && !echoed
+    /// Says whether the text is to begin with the prompt's.
+    pub(crate) fn echoes(&self) -> bool {
+        self.echo.unwrap_or(false)
+    }
+
+    /// Says whether a chat tells its prompt's log-probabilities, for which nothing is read from the cache: `echo`
+    /// asks for them too, as in vLLM.
+    pub(crate) fn chat_prompt_logprobs(&self) -> bool {
+        self.prompt_logprobs.is_some() || self.echoes()
+    }
+
+    /// Says the same of a completion, where `echo` alone does not suffice.
+    pub(crate) fn completion_prompt_logprobs(&self) -> bool {
+        self.prompt_logprobs.is_some() || self.echoes() && self.completion_logprobs()
     }
 
     /// Checks what both kinds of requests share.

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use prompt::ChatRequest;
 use serde::{Deserialize, Serialize};
 
-use super::body::{json_body, refused};
+use super::body::{json_body, parse, refused};
 use super::{ApiError, Engine};
 
 #[derive(Debug, Deserialize)]
@@ -72,8 +72,4 @@ pub(crate) async fn detokenize(
     let request: DetokenizeRequest = parse(&body)?;
     engine.check_model(request.model.as_deref())?;
     Ok(Json(Detokenized { prompt: engine.text(&request.tokens) }))
-}
-
-fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
-    serde_json::from_slice(body).map_err(|error| ApiError::schema(&format!("JSON body: {error}")))
 }
