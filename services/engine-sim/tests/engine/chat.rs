@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Engine, config, events, user};
 
-fn body(more: Value) -> Value {
+fn body(more: &Value) -> Value {
     let mut body =
         json!({"model": "tiny", "messages": [user("Name a harbor and a river, please.")], "max_tokens": 6});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -17,10 +17,10 @@ fn streamed_text(events: &[Value]) -> String {
 #[tokio::test]
 async fn a_stream_says_the_same_as_a_whole_answer() {
     let engine = Engine::start(config()).await;
-    let (_, whole) = engine.chat(body(json!({"return_token_ids": true}))).await;
+    let (_, whole) = engine.chat(body(&json!({"return_token_ids": true}))).await;
     let options =
         json!({"stream": true, "return_token_ids": true, "stream_options": {"include_usage": true}});
-    let (status, stream) = engine.chat(body(options)).await;
+    let (status, stream) = engine.chat(body(&options)).await;
     assert_eq!(status, 200);
     let events = events(&stream);
     assert_eq!(events.len(), 1 + 6 + 1 + 1);
@@ -39,7 +39,7 @@ async fn a_stream_says_the_same_as_a_whole_answer() {
 async fn usage_is_streamed_only_if_asked_for() {
     let engine = Engine::start(config()).await;
     let with_usage = async |options: Value| {
-        let (_, stream) = engine.chat(body(json!({"stream": true, "stream_options": options}))).await;
+        let (_, stream) = engine.chat(body(&json!({"stream": true, "stream_options": options}))).await;
         events(&stream).iter().filter(|event| event.get("usage").is_some()).count()
     };
     assert_eq!(with_usage(Value::Null).await, 0);
@@ -51,11 +51,11 @@ async fn usage_is_streamed_only_if_asked_for() {
 async fn equal_requests_get_equal_answers_and_other_seeds_others() {
     let engine = Engine::start(config()).await;
     let answer =
-        async |more: Value| engine.chat(body(more)).await.1["choices"][0]["message"]["content"].clone();
+        async |more: Value| engine.chat(body(&more)).await.1["choices"][0]["message"]["content"].clone();
     let first = answer(json!({})).await;
     assert_eq!(first, answer(json!({})).await);
     assert_ne!(first, answer(json!({"seed": 5})).await);
-    let (_, two) = engine.chat(body(json!({"n": 2, "temperature": 0.7}))).await;
+    let (_, two) = engine.chat(body(&json!({"n": 2, "temperature": 0.7}))).await;
     assert_ne!(two["choices"][0]["message"]["content"], two["choices"][1]["message"]["content"]);
     assert_eq!(two["usage"]["completion_tokens"], 12);
 }
@@ -64,7 +64,7 @@ async fn equal_requests_get_equal_answers_and_other_seeds_others() {
 async fn every_way_to_end_has_its_reason() {
     let engine = Engine::start(config()).await;
     let end = async |more: Value| {
-        let (_, answer) = engine.chat(body(more)).await;
+        let (_, answer) = engine.chat(body(&more)).await;
         let choice = answer["choices"][0].clone();
         (
             choice["finish_reason"].clone(),
@@ -72,7 +72,7 @@ async fn every_way_to_end_has_its_reason() {
             answer["usage"]["completion_tokens"].clone(),
         )
     };
-    let (_, long) = engine.chat(body(json!({"max_tokens": 40, "return_token_ids": true}))).await;
+    let (_, long) = engine.chat(body(&json!({"max_tokens": 40, "return_token_ids": true}))).await;
     let words = long["choices"][0]["message"]["content"].as_str().unwrap();
     let third = words.split_whitespace().nth(2).unwrap();
     let token = long["choices"][0]["token_ids"][2].clone();
@@ -105,7 +105,7 @@ async fn an_answer_is_found_in_the_cache_by_the_next_turn() {
 async fn log_probabilities_have_the_shape_that_was_asked_for() {
     let engine = Engine::start(config()).await;
     let (_, answer) =
-        engine.chat(body(json!({"logprobs": true, "top_logprobs": 1, "prompt_logprobs": 0}))).await;
+        engine.chat(body(&json!({"logprobs": true, "top_logprobs": 1, "prompt_logprobs": 0}))).await;
     let content = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
     let text: String = content.iter().map(|token| token["token"].as_str().unwrap()).collect();
     assert_eq!(text, answer["choices"][0]["message"]["content"]);
@@ -120,6 +120,6 @@ async fn log_probabilities_have_the_shape_that_was_asked_for() {
 #[tokio::test]
 async fn a_request_id_names_the_answer() {
     let engine = Engine::start(config()).await;
-    let request = engine.request("/v1/chat/completions", &body(json!({}))).header("x-request-id", "req-42");
+    let request = engine.request("/v1/chat/completions", &body(&json!({}))).header("x-request-id", "req-42");
     assert_eq!(crate::harness::read(request).await.1["id"], "chatcmpl-req-42");
 }

@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine_sim::Config;
 use futures::future::join_all;
@@ -29,7 +29,7 @@ async fn work_takes_the_time_that_the_rates_say() {
     let rates = Config { prefill_tokens_per_second: 1000.0, decode_step_ms: 20.0, ..config() };
     let took = async |speed: f64| {
         let engine = Engine::start(Config { speed, ..rates.clone() }).await;
-        let start = Instant::now();
+        let start = tokio::time::Instant::now();
         let prompt: Vec<u32> = (0..200).collect();
         let body = json!({"prompt": prompt, "max_tokens": 11});
         assert_eq!(engine.post("/v1/completions", &body).await.0, 200);

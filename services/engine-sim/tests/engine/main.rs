@@ -1,5 +1,13 @@
 //! The simulated engine from outside: HTTP and ZMQ on loopback.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "all of this binary is tests"
+)]
+
 mod chat;
 mod completions;
 mod errors;

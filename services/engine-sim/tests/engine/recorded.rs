@@ -35,16 +35,12 @@ struct Identities(BTreeMap<String, usize>);
 
 impl Identities {
     fn number(&mut self, keys: &Value) -> Value {
-        match keys {
-            Value::Array(keys) => match keys.as_slice() {
-                [Value::String(identity), offset @ Value::Number(_)] => {
-                    let next = self.0.len();
-                    json!([self.0.entry(identity.clone()).or_insert(next), offset])
-                }
-                keys => keys.iter().map(|key| self.number(key)).collect(),
-            },
-            other => other.clone(),
+        let Some(keys) = keys.as_array() else { return keys.clone() };
+        if let [Value::String(identity), offset @ Value::Number(_)] = keys.as_slice() {
+            let next = self.0.len();
+            return json!([self.0.entry(identity.clone()).or_insert(next), offset]);
         }
+        keys.iter().map(|key| self.number(key)).collect()
     }
 
     /// Returns what two engines' events must have in common; generated tokens differ, so only prompts' are kept.
