@@ -3,17 +3,21 @@
 pub mod dim_cache;
 pub mod directory;
 mod engine_feed;
+pub mod indexer;
 pub mod load_board;
 pub mod media_resolver;
 pub mod preprocessor;
+pub mod replicator;
 pub mod scheduler;
 
 pub use dim_cache::DimCache;
 pub use directory::{DirectoryArgs, DirectoryHandle, Fleet, Pulse, Seat, Served, Worker};
 pub use engine_feed::{EngineFeedArgs, EngineFeedHandle, FeedStatus, Feeds, Tally};
+pub use indexer::{HolderView, IndexShelf, IndexView, IndexerArgs, IndexerHandle};
 pub use load_board::{LoadBoardArgs, LoadBoardHandle, Peers};
 pub use media_resolver::MediaResolver;
 pub use preprocessor::Preprocessor;
+pub use replicator::{CardSource, ReplicatorArgs, ReplicatorHandle};
 pub use scheduler::{
     Account, Assignment, Balance, DeskLimits, HolderLoad, IndexSource, Ledger, NoIndex, Reservation,
     ScheduleRequest, SchedulerArgs, SchedulerHandle, Sight, Waiting,

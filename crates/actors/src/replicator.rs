@@ -1,0 +1,399 @@
+//! Parent: the node · Asks: the indexer (through a child, one batch at a time); agents over the bus (children, at most 8)
+//! Bound: one batch of 256 messages under way from the bus, the rest waits in the subscription and gives way to a gap
+//! When it dies: the index and its view stay; the next life measures every holder against what the index has and fetches
+//! only what differs.
+
+mod inbox;
+mod question;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor_kit::{Address, Children, Failed, Full, Mail, Node, Reply, Spec, address};
+use identity::{Holder, Incarnation, ModelName};
+use membership::replica::{Answer, Ask, Effect, Event, Op, Policy, Replicas};
+use ports::bus::Link;
+use ports::{Bus, Clock};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::watch;
+use wire::kv::Update;
+
+use crate::directory::DirectoryHandle;
+use crate::indexer::{Batch, IndexerHandle, Outcome};
+
+/// Which holders have cards; the directory, or a stand-in for it.
+pub trait CardSource: Send + Sync + fmt::Debug {
+    /// Lists a model's holders with the oldest life that counts; none while no card is known of.
+    fn carded(&self, model: &ModelName) -> Option<BTreeMap<Holder, Incarnation>>;
+
+    /// Watches for changes of the list.
+    fn changed(&self) -> watch::Receiver<u64>;
+}
+
+impl CardSource for DirectoryHandle {
+    fn carded(&self, model: &ModelName) -> Option<BTreeMap<Holder, Incarnation>> {
+        let fleet = self.fleet();
+        let seats = fleet.seats(model).iter();
+        let carded = seats.map(|seat| (seat.holder.clone(), seat.worker.card.incarnation));
+        (fleet.version() > 0).then(|| carded.collect())
+    }
+
+    fn changed(&self) -> watch::Receiver<u64> {
+        Self::changed(self)
+    }
+}
+
+/// Keeps the index of one model equal to what the agents say; cheap to clone, outlives the actor's restarts.
+#[derive(Clone, Debug)]
+pub struct ReplicatorHandle {
+    address: Address<Msg>,
+}
+
+/// What a replicator needs.
+#[derive(Clone, Debug)]
+pub struct ReplicatorArgs {
+    /// The namespace of the subjects.
+    pub namespace: String,
+    /// The model whose holders are followed.
+    pub model: ModelName,
+    /// Where deltas and beats come from and questions go.
+    pub bus: Arc<dyn Bus>,
+    /// Tells time.
+    pub clock: Arc<dyn Clock>,
+    /// Writes the index.
+    pub indexer: IndexerHandle,
+    /// Knows which holders to wait for.
+    pub cards: Arc<dyn CardSource>,
+    /// When to act, and how much to keep.
+    pub policy: Policy,
+    /// Most blocks that are fetched for one holder.
+    pub blocks_max: u64,
+    /// Decides jitter.
+    pub seed: u64,
+}
+
+/// What a replicator counted since its life began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Messages of the subjects.
+    pub messages: u64,
+    /// Messages that are none of ours, or malformed.
+    pub rejected: u64,
+    /// Gaps that the bus reported.
+    pub gaps: u64,
+    /// Requests to agents.
+    pub asked: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Batches whose outcome is unknown.
+    pub lost_batches: u64,
+}
+
+impl ReplicatorHandle {
+    /// Starts the replicator in a node, as `replicator/<model>`.
+    ///
+    /// # Errors
+    /// As [`Node::supervise`].
+    pub async fn start(node: &Node, args: ReplicatorArgs) -> Result<Self, actor_kit::node::Error> {
+        let spec = Spec::new(format!("replicator/{}", args.model), MAILBOX_MAX);
+        Ok(Self { address: node.supervise(spec, Behaviour, args).await? })
+    }
+
+    /// Returns what was counted.
+    ///
+    /// # Errors
+    /// The replicator is being restarted: answer without figures.
+    pub async fn tally(&self) -> Result<Tally, address::Error> {
+        self.address.call(ADMIN_DEADLINE, Msg::Tally).await
+    }
+}
+
+const MAILBOX_MAX: usize = 64;
+const ADMIN_DEADLINE: Duration = Duration::from_secs(5);
+const APPLY_DEADLINE: Duration = Duration::from_secs(40);
+const TICK: Duration = Duration::from_millis(50);
+/// Operations that wait for the index before the feed is made to wait.
+const OPS_MAX: usize = 4_096;
+/// Children beside requests: the feed, the ticks, a batch under way.
+const CHILDREN_FIXED: usize = 3;
+
+#[derive(Debug)]
+enum Msg {
+    Heard(inbox::Heard, Reply<()>),
+    FeedEnded(Result<(), Failed>),
+    Answered(Holder, u32, question::Outcome),
+    Applied(Result<Outcome, address::Error>),
+    Tick,
+    Tally(Reply<Tally>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Behaviour;
+
+struct State {
+    args: ReplicatorArgs,
+    replicas: Replicas,
+    children: Children,
+    cards_changed: watch::Receiver<u64>,
+    cards_known: bool,
+    link: watch::Receiver<Link>,
+    link_was_down: bool,
+    epoch: Option<u64>,
+    applying: bool,
+    ops: Vec<(Holder, Op)>,
+    touched: BTreeSet<Holder>,
+    /// The feed's turn that waits until the index has caught up.
+    held: Option<Reply<()>>,
+    tally: Tally,
+}
+
+impl Actor for Behaviour {
+    type Msg = Mail<Msg>;
+    type State = State;
+    type Arguments = ReplicatorArgs;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<Mail<Msg>>,
+        args: ReplicatorArgs,
+    ) -> Result<State, ActorProcessingErr> {
+        let mut children = Children::new(args.policy.asks_max + CHILDREN_FIXED);
+        children.tick(&me, TICK, || Msg::Tick)?;
+        let (bus, pattern) =
+            (Arc::clone(&args.bus), wire::subject::kv_of_model(&args.namespace, &args.model));
+        let clock = Arc::clone(&args.clock);
+        children.feed(&me, |outlet| inbox::read(bus, clock, pattern, outlet), Msg::FeedEnded)?;
+        Ok(State {
+            replicas: Replicas::new(args.policy, args.seed, args.clock.now()),
+            cards_changed: args.cards.changed(),
+            link: args.bus.link(),
+            args,
+            children,
+            cards_known: false,
+            link_was_down: false,
+            epoch: None,
+            applying: false,
+            ops: Vec::new(),
+            touched: BTreeSet::new(),
+            held: None,
+            tally: Tally::default(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<Mail<Msg>>,
+        mail: Mail<Msg>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match mail.open() {
+            Msg::Heard(heard, reply) => state.heard(&me, heard, reply)?,
+            Msg::FeedEnded(outcome) => return Err(format!("bus subscription ended: {outcome:?}").into()),
+            Msg::Answered(holder, ticket, outcome) => state.answered(&me, &holder, ticket, outcome)?,
+            Msg::Applied(outcome) => state.applied(&me, outcome)?,
+            Msg::Tick => state.tick(&me)?,
+            Msg::Tally(reply) => reply.send(state.tally),
+        }
+        state.flush(&me)?;
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _me: ActorRef<Mail<Msg>>,
+        _event: SupervisionEvent,
+        _state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+impl State {
+    fn heard(&mut self, me: &ActorRef<Mail<Msg>>, heard: inbox::Heard, reply: Reply<()>) -> Result<(), Full> {
+        self.tally.gaps += heard.gaps;
+        self.tally.rejected += heard.malformed;
+        let now = self.args.clock.now();
+        for update in heard.updates {
+            self.tally.messages += 1;
+            let (holder, scheme, model, event) = match update {
+                Update::Delta(delta) => {
+                    (delta.holder(), delta.scheme.clone(), delta.model.clone(), Event::Delta(delta))
+                }
+                Update::Beat(beat) => {
+                    (beat.holder(), beat.scheme.clone(), beat.model.clone(), Event::Beat(beat))
+                }
+            };
+            if scheme != identity::SCHEME || model != self.args.model {
+                self.tally.rejected += 1;
+                continue;
+            }
+            self.step(me, &holder, event, now)?;
+        }
+        if self.ops.len() < OPS_MAX {
+            reply.send(());
+        } else {
+            self.held = Some(reply);
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        holder: &Holder,
+        event: Event,
+        now: Duration,
+    ) -> Result<(), Full> {
+        let effects = self.replicas.step(holder, event, now);
+        self.touched.insert(holder.clone());
+        self.perform(me, effects)
+    }
+
+    fn perform(&mut self, me: &ActorRef<Mail<Msg>>, effects: Vec<(Holder, Effect)>) -> Result<(), Full> {
+        for (holder, effect) in effects {
+            match effect {
+                Effect::Index(op) => {
+                    self.touched.insert(holder.clone());
+                    self.ops.push((holder, op));
+                }
+                Effect::Ask { ticket, ask } => self.ask(me, holder, ticket, ask)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a child ask the agent.
+    fn ask(&mut self, me: &ActorRef<Mail<Msg>>, holder: Holder, ticket: u32, ask: Ask) -> Result<(), Full> {
+        self.tally.asked += 1;
+        let subject = wire::subject::sync(&self.args.namespace, &self.args.model, &holder);
+        let asker =
+            question::Asker { bus: Arc::clone(&self.args.bus), subject, blocks_max: self.args.blocks_max };
+        let done = move |outcome: Result<question::Outcome, Failed>| {
+            Msg::Answered(holder, ticket, outcome.unwrap_or(question::Outcome::Answer(Answer::Failed)))
+        };
+        self.children.run(me, question::DEADLINE, asker.ask(ask), done).map(drop)
+    }
+
+    fn answered(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        holder: &Holder,
+        ticket: u32,
+        outcome: question::Outcome,
+    ) -> Result<(), Full> {
+        let now = self.args.clock.now();
+        let answer = match outcome {
+            question::Outcome::Answer(answer) => answer,
+            question::Outcome::TooManyBlocks => {
+                self.step(me, holder, Event::NoRoom, now)?;
+                Answer::Failed
+            }
+        };
+        self.tally.failed += u64::from(answer == Answer::Failed);
+        self.step(me, holder, Event::Answered { ticket, answer }, now)
+    }
+
+    fn tick(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+        let now = self.args.clock.now();
+        if !self.cards_known || self.cards_changed.has_changed().unwrap_or(false) {
+            self.cards_changed.borrow_and_update();
+            self.learn_cards(me, now)?;
+        }
+        let down = *self.link.borrow() == Link::Down;
+        if std::mem::replace(&mut self.link_was_down, down) && !down {
+            let effects = self.replicas.step_all(&Event::LinkUp, now);
+            self.perform(me, effects)?;
+        }
+        let before: Vec<_> =
+            self.replicas.statuses().map(|(holder, status)| (holder.clone(), status.phase)).collect();
+        let effects = self.replicas.tick(now);
+        self.perform(me, effects)?;
+        for (holder, phase) in before {
+            if self.replicas.status(&holder).map(|status| status.phase) != Some(phase) {
+                self.touched.insert(holder);
+            }
+        }
+        Ok(())
+    }
+
+    fn learn_cards(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) -> Result<(), Full> {
+        let Some(carded) = self.args.cards.carded(&self.args.model) else { return Ok(()) };
+        self.cards_known = true;
+        self.touched.extend(carded.keys().cloned());
+        let effects = self.replicas.set_carded(carded, now);
+        self.perform(me, effects)
+    }
+
+    /// Sends the index what has gathered, unless a batch is under way.
+    fn flush(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+        let now = self.args.clock.now();
+        let ready = self.replicas.is_ready(now);
+        let newly_ready = ready && !self.args.indexer.is_ready();
+        if self.applying || (self.ops.is_empty() && self.touched.is_empty() && !newly_ready) {
+            return Ok(());
+        }
+        let mut batch =
+            Batch { epoch: self.epoch, ops: std::mem::take(&mut self.ops), ready, ..Batch::default() };
+        for holder in std::mem::take(&mut self.touched) {
+            match self.replicas.status(&holder).cloned() {
+                Some(status) => batch.statuses.push((holder, status)),
+                None => batch.forgotten.push(holder),
+            }
+        }
+        let indexer = self.args.indexer.clone();
+        let done = |outcome: Result<Result<Outcome, address::Error>, Failed>| {
+            let lost = address::Error::Died { actor: "indexer".to_owned() };
+            Msg::Applied(outcome.unwrap_or(Err(lost)))
+        };
+        self.children.run(me, APPLY_DEADLINE, async move { indexer.apply(batch).await }, done)?;
+        self.applying = true;
+        Ok(())
+    }
+
+    fn applied(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        outcome: Result<Outcome, address::Error>,
+    ) -> Result<(), Full> {
+        self.applying = false;
+        let now = self.args.clock.now();
+        match outcome {
+            Ok(outcome) if self.epoch.is_none_or(|epoch| epoch == outcome.epoch) => {
+                self.epoch = Some(outcome.epoch);
+                for (holder, ticket, digest) in outcome.checks {
+                    self.step(me, &holder, Event::Checked { ticket, digest }, now)?;
+                }
+                for holder in outcome.refused {
+                    self.step(me, &holder, Event::NoRoom, now)?;
+                }
+            }
+            Ok(outcome) => self.begin_epoch(me, Some(outcome.epoch), now)?,
+            Err(error) => {
+                tracing::debug!(%error, "batch lost, measuring every holder");
+                self.tally.lost_batches += 1;
+                self.begin_epoch(me, None, now)?;
+            }
+        }
+        if let Some(reply) = self.held.take() {
+            reply.send(());
+        }
+        Ok(())
+    }
+
+    /// Builds up an index that lacks something, or everything.
+    fn begin_epoch(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        epoch: Option<u64>,
+        now: Duration,
+    ) -> Result<(), Full> {
+        self.epoch = epoch;
+        self.ops.clear();
+        let holders: Vec<Holder> = self.replicas.statuses().map(|(holder, _)| holder.clone()).collect();
+        self.touched.extend(holders);
+        let effects = self.replicas.step_all(&Event::IndexReset, now);
+        self.perform(me, effects)
+    }
+}
