@@ -103,6 +103,18 @@ impl Scope {
         keys
     }
 
+    /// Hashes the full blocks of a prompt, those after the ones that `hashes` has already.
+    pub(crate) fn extend_hashes(&self, hashes: &mut Vec<BlockHash>, tokens: &[u32], block_size: u32) {
+        let done = hashes.len() * block_size as usize;
+        let mut parent = hashes.last().copied().unwrap_or_else(BlockHash::root);
+        let mut start = u32::try_from(done).unwrap_or(u32::MAX);
+        for block in tokens.get(done..).unwrap_or_default().chunks_exact(block_size as usize) {
+            parent = self.hash(&parent, start, block);
+            hashes.push(parent);
+            start += block_size;
+        }
+    }
+
     /// Hashes the tokens `[start, start + tokens.len())` after `parent`.
     #[must_use]
     pub(crate) fn hash(&self, parent: &BlockHash, start: u32, tokens: &[u32]) -> BlockHash {

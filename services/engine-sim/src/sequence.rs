@@ -15,6 +15,8 @@ pub(crate) struct NewSequence {
     pub(crate) prompt: Vec<u32>,
     /// What else its blocks depend on.
     pub(crate) scope: Scope,
+    /// Hashes of the prompt's full blocks, or of the first ones: the rest is computed.
+    pub(crate) hashes: Vec<BlockHash>,
     /// Whether cached blocks may be reused; `prompt_logprobs` forbids it.
     pub(crate) read_cache: bool,
     /// Source of the generated tokens.
@@ -54,13 +56,15 @@ pub(crate) struct Sequence {
 impl Sequence {
     pub(crate) fn new(id: SequenceId, new: NewSequence, block_size: u32) -> Self {
         let prompt_len = u32::try_from(new.prompt.len()).unwrap_or(u32::MAX);
-        let mut sequence = Self {
+        let mut hashes = new.hashes;
+        new.scope.extend_hashes(&mut hashes, &new.prompt, block_size);
+        Self {
             id,
             scope: new.scope,
             read_cache: new.read_cache,
             tokens: new.prompt,
             prompt_len,
-            hashes: Vec::new(),
+            hashes,
             blocks: Vec::new(),
             computed: 0,
             registered: 0,
@@ -70,9 +74,7 @@ impl Sequence {
             block_size,
             reply: new.reply,
             session_id: new.session_id,
-        };
-        sequence.hash_full_blocks();
-        sequence
+        }
     }
 
     /// Returns the number of tokens so far.
@@ -95,7 +97,7 @@ impl Sequence {
     pub(crate) fn extend(&mut self) -> Emission {
         let emission = self.reply.next_token();
         self.tokens.push(emission.token);
-        self.hash_full_blocks();
+        self.scope.extend_hashes(&mut self.hashes, &self.tokens, self.block_size);
         emission
     }
 
@@ -121,18 +123,6 @@ impl Sequence {
                 .map(|block| self.scope.extra_keys(block * self.block_size, (block + 1) * self.block_size))
                 .collect(),
             session_id: self.session_id.clone(),
-        }
-    }
-
-    fn hash_full_blocks(&mut self) {
-        let size = self.block_size as usize;
-        let done = self.hashes.len() * size;
-        let mut parent = self.hashes.last().copied().unwrap_or_else(BlockHash::root);
-        let mut start = u32::try_from(done).unwrap_or(u32::MAX);
-        for tokens in self.tokens.get(done..).unwrap_or_default().chunks_exact(size) {
-            parent = self.scope.hash(&parent, start, tokens);
-            self.hashes.push(parent);
-            start += self.block_size;
         }
     }
 }

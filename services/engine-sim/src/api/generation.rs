@@ -26,9 +26,15 @@ impl Prompt {
         u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns a number that depends on all of the prompt, for the seed of its replies.
-    fn digest(&self) -> u64 {
-        self.scope.hash(&BlockHash::root(), 0, &self.tokens).low_u64()
+    /// Hashes the prompt's full blocks, and returns beside them a number that depends on all of the prompt.
+    fn hashes(&self, block_size: u32) -> (Vec<BlockHash>, u64) {
+        let mut hashes = Vec::with_capacity(self.tokens.len() / block_size as usize + 1);
+        self.scope.extend_hashes(&mut hashes, &self.tokens, block_size);
+        let last = hashes.last().copied().unwrap_or_else(BlockHash::root);
+        let rest = self.tokens.get(hashes.len() * block_size as usize..).unwrap_or_default();
+        let start = self.len() / block_size * block_size;
+        let digest = self.scope.hash(&last, start, rest).low_u64();
+        (hashes, digest)
     }
 }
 
@@ -72,18 +78,22 @@ impl Engine {
         let streamed: usize =
             prompts.iter().map(|(_, limits)| limits.tokens_max as usize * answers as usize).sum();
         let room = if options.streams() { streamed } else { replies as usize };
+        let header = || Some(headers.get("x-session-id")?.to_str().ok()?.to_owned());
+        let session_id = options.session_id.clone().or_else(header);
         let (sender, chunks) = mpsc::channel(room.max(1));
         let mut jobs = Vec::with_capacity(replies as usize);
         for (prompt, limits) in prompts {
-            let seed = prompt.digest() ^ options.seed.unwrap_or(0).cast_unsigned().rotate_left(32);
+            let (hashes, digest) = prompt.hashes(self.block_size);
+            let seed = digest ^ options.seed.unwrap_or(0).cast_unsigned().rotate_left(32);
             for answer in 0..answers {
                 let seed = seed.wrapping_add(u64::from(answer) << 40);
                 let sequence = NewSequence {
                     prompt: prompt.tokens.clone(),
                     scope: prompt.scope.clone(),
+                    hashes: hashes.clone(),
                     read_cache: prompt.read_cache,
                     reply: Reply::new(self.vocabulary.clone(), seed, limits.clone()),
-                    session_id: options.session_id.clone(),
+                    session_id: session_id.clone(),
                 };
                 let index = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
                 jobs.push(Job { sequence, index, stream: options.streams(), chunks: sender.clone() });

@@ -22,6 +22,7 @@ fn sequence(prompt: impl IntoIterator<Item = u32>, tokens_max: u32) -> NewSequen
         reply: Reply::new(Arc::new(Vocabulary::from_words(words, None)), seed, limits),
         prompt,
         scope: Scope::default(),
+        hashes: Vec::new(),
         read_cache: true,
         session_id: None,
     }
