@@ -2,6 +2,7 @@
 
 mod content_format;
 mod python_json;
+mod python_methods;
 mod python_text;
 mod shims;
 mod strftime;
@@ -83,5 +84,44 @@ impl Template {
             Some(message) => RenderError::Raised(Error::Raised { message }),
             None => RenderError::Failed,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{conversation, json};
+
+    fn golden(name: &str) -> serde_json::Value {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/templates").join(name);
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn expressions_print_what_python_prints() {
+        let requests = golden("requests.json");
+        let turns = requests.as_array().unwrap().iter().find(|request| request["name"] == "turns").unwrap();
+        let document = json::parse(&Bytes::from(turns["body"]["messages"].to_string())).unwrap();
+        let variables = || {
+            let named = |name: &str, value: Value| (name.to_owned(), value);
+            let none = || Value::from(());
+            let messages = conversation::value(document.root());
+            vec![named("messages", messages), named("tools", none()), named("documents", none())]
+        };
+        let mut differences = Vec::new();
+        for (expression, theirs) in golden("expressions_rendered.json").as_object().unwrap() {
+            let ours = Template::compile(expression).map(|template| {
+                template.render(variables(), Clock { unix_seconds: 1_751_706_487, utc_offset_seconds: 0 })
+            });
+            let ours = ours.ok().and_then(Result::ok);
+            if ours.as_deref() != theirs["text"].as_str() {
+                differences.push(format!("{expression}\nours   {ours:?}\ntheirs {theirs}"));
+            }
+        }
+        assert!(differences.is_empty(), "{}", differences.join("\n\n"));
     }
 }

@@ -91,14 +91,29 @@ fn quoted(text: &mut String, string: &str) {
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
             _ if character == quote => text.extend(['\\', character]),
-            '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' => {
-                let written = write!(text, "\\x{:02x}", u32::from(character));
+            _ if is_printable(character) => text.push(character),
+            _ => {
+                let code = u32::from(character);
+                let written = match code {
+                    0..0x100 => write!(text, "\\x{code:02x}"),
+                    0x100..0x1_0000 => write!(text, "\\u{code:04x}"),
+                    _ => write!(text, "\\U{code:08x}"),
+                };
                 debug_assert!(written.is_ok(), "a string takes everything");
             }
-            _ => text.push(character),
         }
     }
     text.push(quote);
+}
+
+/// Tells whether Python prints a character as it is: all but controls, separators and what is not assigned.
+fn is_printable(character: char) -> bool {
+    // Rust escapes the same categories, and combining characters where they come first: hence the letter before.
+    let mut before = [b'a'; 5];
+    let room = before.get_mut(1..).unwrap_or_default();
+    let len = character.encode_utf8(room).len();
+    let text = before.get(..=len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
+    character.is_ascii_graphic() || character == ' ' || !text.escape_debug().any(|escaped| escaped == '\\')
 }
 
 /// Returns `repr` of a finite or infinite float: the shortest digits, an exponent below 1e-4 and from 1e16.

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use minijinja::value::Kwargs;
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, ErrorKind, State, Value};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use minijinja_contrib::globals::joiner;
 
-use super::{python_json, python_text, strftime};
+use super::{python_json, python_methods, python_text, strftime};
 
 /// Name of the variable that carries the clock; no template can spell it.
 pub(super) const NOW: &str = "sightline now";
@@ -34,11 +34,17 @@ struct Raised(String);
 
 /// Installs the shims.
 pub(super) fn install(environment: &mut Environment<'static>) {
-    environment.set_unknown_method_callback(unknown_method_callback);
+    environment.set_unknown_method_callback(python_methods::call);
     environment.set_formatter(python_text::format);
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |value: &Value| python_text::string(value));
     environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
+    environment.add_test("sequence", |value: &Value| {
+        matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String)
+    });
+    environment.add_filter("int", int);
+    environment.add_filter("float", float);
+    environment.add_function("joiner", joiner);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
 }
@@ -53,6 +59,40 @@ pub(super) fn raised(error: &minijinja::Error) -> Option<String> {
         cause = error.source();
     }
     None
+}
+
+/// Jinja's `int`: what is no number becomes the default.
+#[expect(clippy::needless_pass_by_value, reason = "minijinja passes keyword arguments by value")]
+fn int(value: &Value, default: Option<i64>, options: Kwargs) -> Result<Value, minijinja::Error> {
+    let default = options.get::<Option<i64>>("default")?.or(default).unwrap_or_default();
+    options.assert_all_used()?;
+    if value.is_integer() {
+        return Ok(value.clone());
+    }
+    let text = value.as_str().map(str::trim);
+    if let Some(whole) = text.and_then(|text| text.parse::<i128>().ok()) {
+        return Ok(Value::from(whole));
+    }
+    let number = number(value);
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+    let whole = number.filter(|number| number.abs() < 1e36).map(|number| number.trunc() as i128);
+    Ok(whole.map_or_else(|| Value::from(default), Value::from))
+}
+
+/// Jinja's `float`: what is no number becomes the default.
+#[expect(clippy::needless_pass_by_value, reason = "minijinja passes keyword arguments by value")]
+fn float(value: &Value, default: Option<f64>, options: Kwargs) -> Result<f64, minijinja::Error> {
+    let default = options.get::<Option<f64>>("default")?.or(default).unwrap_or_default();
+    options.assert_all_used()?;
+    Ok(number(value).unwrap_or(default))
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some(text) => text.trim().parse().ok(),
+        None if value.kind() == ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
+        None => f64::try_from(value.clone()).ok(),
+    }
 }
 
 fn raise_exception(message: &Value) -> Result<Value, minijinja::Error> {
