@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Mail, Node, Reply, Spec};
+use actor_kit::{Address, Children, Failed, Mail, Node, Reply, Spec};
 use identity::{ModelName, WorkerId};
 use placement::{Decision, Gauges, Queue, QueueLimits, Ticket, Unplaced, Why};
 use ports::Clock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::watch;
 
 use assignment::Outcome;
 pub use assignment::{Assignment, Reservation};
@@ -202,6 +203,10 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 const LIVES_MAX: u32 = 3;
 /// How often what ends by time is looked for, and the queue looked through.
 const TICK: Duration = Duration::from_millis(20);
+/// Shortest time between two looks at a changing index.
+const CONFIRM_PAUSE: Duration = Duration::from_millis(1);
+/// Pause before looking again for an index that is not there yet.
+const INDEX_RETRY: Duration = Duration::from_millis(200);
 /// Ticks between two reconciliations with fleet and index.
 const RECONCILE_TICKS: u64 = 12;
 /// Waiting requests looked at whenever a holder becomes free.
@@ -221,6 +226,7 @@ enum Msg {
     Schedule(Box<Ask>, Answer),
     Explain(Box<Ask>, Reply<Result<Decision, Unplaced>>),
     Came(Box<Outcome>),
+    IndexChanged(Option<watch::Receiver<u64>>),
     Tick,
 }
 
@@ -232,7 +238,7 @@ struct State {
     desk: Desk,
     queue: Queue<Waiter>,
     ticks: u64,
-    _ticking: Children,
+    children: Children,
 }
 
 /// A request that waits for a busy holder.
@@ -254,22 +260,24 @@ impl Actor for Behaviour {
     ) -> Result<State, ActorProcessingErr> {
         let mut children = Children::new(CHILDREN_MAX);
         children.tick(&me, TICK, || Msg::Tick)?;
+        children.after(&me, Duration::ZERO, Msg::IndexChanged(None))?;
         let life = lives.fetch_add(1, Ordering::Relaxed);
         let desk = Desk::new(args.model.clone(), args.ledger.clone(), args.limits, args.seed, life);
         let queue = Queue::new(args.queue);
-        Ok(State { args, desk, queue, ticks: 0, _ticking: children })
+        Ok(State { args, desk, queue, ticks: 0, children })
     }
 
     async fn handle(
         &self,
-        _me: ActorRef<Mail<Msg>>,
+        me: ActorRef<Mail<Msg>>,
         mail: Mail<Msg>,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match mail.open() {
             Msg::Schedule(ask, answer) => state.schedule(ask, answer),
             Msg::Explain(ask, reply) => reply.send(state.explain(&ask)),
-            Msg::Came(outcome) => state.came(&outcome),
+            Msg::Came(outcome) => state.came(*outcome),
+            Msg::IndexChanged(changes) => state.index_changed(&me, changes)?,
             Msg::Tick => state.tick(),
         }
         Ok(())
@@ -317,17 +325,37 @@ impl State {
         waiter.answer.send(Err(Error::Overloaded { retry_after }));
     }
 
-    fn explain(&self, ask: &Ask) -> Result<Decision, Unplaced> {
+    fn explain(&mut self, ask: &Ask) -> Result<Decision, Unplaced> {
         let peers = self.peers();
         self.desk.judge(&ask.moment(&peers, self.args.clock.now()))
     }
 
-    fn came(&mut self, outcome: &Outcome) {
+    fn came(&mut self, outcome: Outcome) {
         let now = self.args.clock.now();
-        self.desk.came(outcome, &self.args.directory.fleet(), now);
-        if !matches!(outcome, Outcome::FirstToken(..)) {
+        let frees = !matches!(outcome, Outcome::FirstToken(..));
+        self.desk.came(outcome, &*self.args.index, now);
+        if frees {
             self.serve_waiting(now);
         }
+    }
+
+    /// Looks which pending blocks have come, and waits for the index's next change beside the handler.
+    fn index_changed(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        changes: Option<watch::Receiver<u64>>,
+    ) -> Result<(), actor_kit::Full> {
+        let Some(mut changes) = changes.or_else(|| self.args.index.changed(&self.args.model)) else {
+            return self.children.after(me, INDEX_RETRY, Msg::IndexChanged(None)).map(drop);
+        };
+        changes.borrow_and_update();
+        self.desk.confirm(&*self.args.index);
+        let work = async move {
+            tokio::time::sleep(CONFIRM_PAUSE).await;
+            changes.changed().await.is_ok().then_some(changes)
+        };
+        let again = |outcome: Result<_, Failed>| Msg::IndexChanged(outcome.ok().flatten());
+        self.children.pump(me, work, again).map(drop)
     }
 
     fn tick(&mut self) {
@@ -339,9 +367,8 @@ impl State {
         self.serve_waiting(now);
         self.ticks += 1;
         if self.ticks.is_multiple_of(RECONCILE_TICKS) {
-            let index = Arc::clone(&self.args.index);
-            self.desk.reconcile(&self.args.directory.fleet(), |holder| index.incarnation(holder));
-            self.args.directory.heard(index.pulses());
+            self.desk.reconcile(&self.args.directory.fleet(), &*self.args.index);
+            self.args.directory.heard(self.args.index.pulses());
         }
     }
 

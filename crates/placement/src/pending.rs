@@ -134,6 +134,9 @@ impl Pending {
     #[must_use]
     pub fn expected(&self, holder: &Holder, chain: &[BlockKey], matched: u32) -> Expected {
         let mut expected = Expected::default();
+        if self.dispatches.is_empty() {
+            return expected;
+        }
         let Some(local) = self.holders.get(holder) else { return expected };
         for key in chain.iter().skip(usize::try_from(matched).unwrap_or(usize::MAX)) {
             let Some((id, dispatch)) = self.bringing(local.name, *key) else { break };
@@ -161,18 +164,6 @@ impl Pending {
             self.expiries.insert((until, id));
             dispatch.until = until;
             dispatch.settled = true;
-        }
-    }
-
-    /// Forgets the dispatches whose last block is one that a holder is now known to have.
-    pub fn confirm(&mut self, holder: &Holder, key: BlockKey) {
-        let Some(local) = self.holders.get(holder) else { return };
-        let ids = self.by_key.get(&(local.name, key)).map_or(&[][..], Vec::as_slice);
-        let confirmed =
-            |id: &&DispatchId| self.dispatches.get(id).is_some_and(|it| it.keys.last() == Some(&key));
-        let confirmed: Vec<DispatchId> = ids.iter().filter(confirmed).copied().collect();
-        for id in confirmed {
-            self.end(id);
         }
     }
 
@@ -305,16 +296,12 @@ mod tests {
     }
 
     #[test]
-    fn a_known_last_block_confirms() {
+    fn ids_differ_over_lives() {
         let mut pending = Pending::in_life(LIMITS, 7);
-        let (a, b, chain) = (holder("a"), holder("b"), keys(0..4));
-        let id = pending.dispatch(&a, &chain, Duration::ZERO).unwrap();
-        assert_eq!(id, DispatchId((7 << 40) + 1));
-        pending.confirm(&a, chain[2]);
-        pending.confirm(&b, chain[3]);
-        assert!(pending.get(id).is_some());
-        pending.confirm(&a, chain[3]);
-        assert!(pending.get(id).is_none());
+        let id = pending.dispatch(&holder("a"), &keys(0..4), Duration::ZERO);
+        assert_eq!(id, Some(DispatchId((7 << 40) + 1)));
+        pending.end(DispatchId(1));
+        assert_eq!(pending.blocks(), 4);
     }
 
     #[test]

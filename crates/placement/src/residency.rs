@@ -91,6 +91,9 @@ impl Residency {
     /// A repeated item counts as near from its second occurrence on: it is encoded once.
     #[must_use]
     pub fn near(&self, holder: &Holder, wanted: Query<'_>, now: Duration) -> NearMedia {
+        if wanted.multiset.is_empty() && wanted.payload_free.is_empty() {
+            return NearMedia::default();
+        }
         let recent = self.holders.get(holder);
         let seen = |media: MediaKey| recent.and_then(|recent| recent.seen(media, now, self.limits.ttl));
         let mut near = NearMedia {

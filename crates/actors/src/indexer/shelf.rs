@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use block_index::Matches;
-use identity::{Holder, Incarnation, ModelName, WorkerId};
+use identity::{Holder, Incarnation, ModelName};
 use placement::RoutingRequest;
+use tokio::sync::watch;
 
 use super::IndexerHandle;
 use crate::directory::{Pulse, Seat};
@@ -50,51 +49,19 @@ impl IndexShelf {
 
 impl IndexSource for IndexShelf {
     fn sights(&self, seats: &[Seat], routing: &RoutingRequest) -> Vec<Sight> {
-        let Some(first) = seats.first() else { return Vec::new() };
-        let Some(index) = self.index(&first.worker.card.model) else {
-            return vec![Sight::default(); seats.len()];
-        };
-        let view = index.view();
-        let found: Vec<(u32, Matches)> = routing
-            .chains
-            .iter()
-            .map(|chain| {
-                let mut matches = Matches::new();
-                view.reader().matches(&chain.keys, &mut matches);
-                (chain.block_size, matches)
-            })
-            .collect();
-        let sight = |seat: &Seat| {
-            let known = view.holder(&seat.holder)?;
-            let block_size = seat.worker.card.block_size;
-            let matches = found.iter().find(|(size, _)| *size == block_size).map(|(_, matches)| matches);
-            Some(Sight {
-                matched_blocks: matches.zip(known.id).map_or(0, |(matches, id)| matches.depth_of(id)),
-                engine_active: known.running.saturating_add(known.waiting),
-                kv_usage: f64::from(known.kv_usage),
-            })
-        };
-        seats.iter().map(|seat| sight(seat).unwrap_or_default()).collect()
+        let index = seats.first().and_then(|seat| self.index(&seat.worker.card.model));
+        index.map_or_else(|| vec![Sight::default(); seats.len()], |index| index.sights(seats, routing))
     }
 
     fn incarnation(&self, holder: &Holder) -> Option<Incarnation> {
-        let by_model = self.by_model.load();
-        by_model.values().find_map(|index| index.view().holder(holder)?.incarnation)
+        self.by_model.load().values().find_map(|index| index.incarnation(holder))
     }
 
     fn pulses(&self) -> Vec<Pulse> {
-        let mut newest: HashMap<WorkerId, (Duration, bool)> = HashMap::new();
-        for index in self.by_model.load().values() {
-            let view = index.view();
-            for (holder, known) in view.holders() {
-                let Some(beat_at) = known.beat_at else { continue };
-                let pulse = newest.entry(holder.worker.clone()).or_insert((beat_at, known.engine_healthy));
-                if beat_at > pulse.0 {
-                    *pulse = (beat_at, known.engine_healthy);
-                }
-            }
-        }
-        let pulse = |(worker, (beat_at, engine_healthy))| Pulse { worker, beat_at, engine_healthy };
-        newest.into_iter().map(pulse).collect()
+        self.by_model.load().values().flat_map(IndexerHandle::pulses).collect()
+    }
+
+    fn changed(&self, model: &ModelName) -> Option<watch::Receiver<u64>> {
+        self.index(model).map(|index| index.changed())
     }
 }

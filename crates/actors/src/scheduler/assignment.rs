@@ -11,7 +11,8 @@ use ports::Clock;
 use ports::engine::Endpoint;
 
 use super::Msg;
-use crate::directory::Worker;
+use super::request::ScheduleRequest;
+use crate::directory::{Seat, Worker};
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -66,7 +67,8 @@ pub struct Reservation {
 /// What the scheduler remembers of a dispatch, carried by its guard.
 #[derive(Clone, Debug)]
 pub(super) struct Trace {
-    pub(super) holder: Holder,
+    pub(super) seat: Seat,
+    pub(super) request: Arc<ScheduleRequest>,
     pub(super) dispatch: Option<DispatchId>,
     /// Media that the holder had not had before.
     pub(super) new_media: Vec<MediaKey>,

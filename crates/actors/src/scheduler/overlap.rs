@@ -1,12 +1,17 @@
 //! What the index says of a request, seat by seat; read on the caller's task, without a mailbox hop.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use identity::{Holder, Incarnation, ModelName};
+use block_index::Matches;
+use identity::{Holder, Incarnation, ModelName, WorkerId};
+use membership::replica::Phase;
 use placement::RoutingRequest;
+use tokio::sync::watch;
 
 use crate::directory::{Fleet, Pulse, Seat};
+use crate::indexer::{HolderView, IndexView, IndexerHandle};
 
 /// What an index says of one holder, for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,6 +34,9 @@ pub trait IndexSource: Send + Sync + fmt::Debug {
 
     /// Lists the beats last heard, by worker.
     fn pulses(&self) -> Vec<Pulse>;
+
+    /// Watches for changes of a model's blocks; none while there is nothing to watch.
+    fn changed(&self, model: &ModelName) -> Option<watch::Receiver<u64>>;
 }
 
 /// An index that knows nothing: routing by load, media and own dispatches.
@@ -47,6 +55,72 @@ impl IndexSource for NoIndex {
     fn pulses(&self) -> Vec<Pulse> {
         Vec::new()
     }
+
+    fn changed(&self, _model: &ModelName) -> Option<watch::Receiver<u64>> {
+        None
+    }
+}
+
+impl IndexSource for IndexerHandle {
+    fn sights(&self, seats: &[Seat], routing: &RoutingRequest) -> Vec<Sight> {
+        let view = self.view();
+        let depths: Vec<(u32, Vec<u32>)> =
+            routing.chains.iter().map(|chain| (chain.block_size, depths(&view, &chain.keys))).collect();
+        let sight = |seat: &Seat| {
+            let Some(holder) = view.holder(&seat.holder) else { return Sight::default() };
+            let of_size = depths.iter().find(|(size, _)| *size == seat.worker.card.block_size);
+            let depth = of_size.and_then(|(_, depths)| depths.get(holder.id?.index()).copied());
+            let credit = !matches!(holder.state, Phase::Unknown | Phase::Gone | Phase::Refused);
+            Sight {
+                matched_blocks: depth.filter(|_| credit).unwrap_or(0),
+                engine_active: holder.running.saturating_add(holder.waiting),
+                kv_usage: f64::from(holder.kv_usage),
+            }
+        };
+        seats.iter().map(sight).collect()
+    }
+
+    fn incarnation(&self, holder: &Holder) -> Option<Incarnation> {
+        self.view().holder(holder)?.incarnation
+    }
+
+    fn pulses(&self) -> Vec<Pulse> {
+        let view = self.view();
+        let mut pulses: HashMap<&WorkerId, Pulse> = HashMap::new();
+        for (holder, heard) in view.holders() {
+            let Some(pulse) = pulse(holder, heard) else { continue };
+            let known = pulses.entry(&holder.worker).or_insert_with(|| pulse.clone());
+            if pulse.beat_at > known.beat_at {
+                *known = pulse;
+            }
+        }
+        pulses.into_values().collect()
+    }
+
+    fn changed(&self, _model: &ModelName) -> Option<watch::Receiver<u64>> {
+        Some(Self::changed(self))
+    }
+}
+
+/// How many of the keys each holder has, by its index in the reader's answers.
+fn depths(view: &IndexView, keys: &[identity::BlockKey]) -> Vec<u32> {
+    let mut found = Matches::default();
+    view.reader().matches(keys, &mut found);
+    let mut depths = Vec::new();
+    for (holder, depth) in found.iter() {
+        if depths.len() <= holder.index() {
+            depths.resize(holder.index() + 1, 0);
+        }
+        if let Some(place) = depths.get_mut(holder.index()) {
+            *place = depth;
+        }
+    }
+    depths
+}
+
+fn pulse(holder: &Holder, heard: &HolderView) -> Option<Pulse> {
+    let worker = holder.worker.clone();
+    Some(Pulse { worker, beat_at: heard.beat_at?, engine_healthy: heard.engine_healthy })
 }
 
 /// The seats of a model in one view of the fleet, and what the index says of each.

@@ -92,6 +92,19 @@ async fn a_failed_dispatch_leaves_no_credit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn blocks_that_came_and_went_are_not_expected() {
+    let town = Town::new("scheduler-confirm").await;
+    let _lease = town.open(&card("w0")).await;
+    let (scheduler, _) = town.scheduler(QueueLimits::default()).await;
+    place(&scheduler, ask(prompt(1, 400))).await.reservation.finish();
+    town.index.matched("w0", 25);
+    pass(5).await;
+    town.index.matched("w0", 10);
+    let again = scheduler.explain(&ask(prompt(1, 400))).await.unwrap().unwrap();
+    assert_eq!(again.choice().work.cached_blocks, 10, "stored, shown, and evicted");
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_engine_life_has_nothing() {
     let town = Town::new("scheduler-life").await;
     let _lease = town.open(&card("w0")).await;

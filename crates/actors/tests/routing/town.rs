@@ -19,6 +19,7 @@ use ports::engine::Endpoint;
 use ports::engine::memory::{MemoryEngine, Reply};
 use ports::registry::{Entry, Lease};
 use ports::{Clock, InMemoryBus, InMemoryRegistry, Registry, TokioClock};
+use tokio::sync::watch;
 
 pub(crate) const NAMESPACE: &str = "test";
 
@@ -27,12 +28,13 @@ pub(crate) const NAMESPACE: &str = "test";
 pub(crate) struct Told {
     matched: Mutex<HashMap<Holder, u32>>,
     lives: Mutex<HashMap<Holder, Incarnation>>,
-    pulses: Mutex<Vec<Pulse>>,
+    version: watch::Sender<u64>,
 }
 
 impl Told {
     pub(crate) fn matched(&self, worker: &str, blocks: u32) {
         self.matched.lock().insert(holder(worker), blocks);
+        self.version.send_modify(|version| *version += 1);
     }
 
     pub(crate) fn life(&self, worker: &str, started_ms: u64) {
@@ -52,7 +54,11 @@ impl IndexSource for Told {
     }
 
     fn pulses(&self) -> Vec<Pulse> {
-        self.pulses.lock().clone()
+        Vec::new()
+    }
+
+    fn changed(&self, _model: &ModelName) -> Option<watch::Receiver<u64>> {
+        Some(self.version.subscribe())
     }
 }
 
