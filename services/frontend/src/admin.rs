@@ -1,60 +1,136 @@
 //! What operators see: workers, load, index, readiness.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use actors::{HolderView, IndexView};
+use block_index::Branch;
+use futures::future::join_all;
 use http::Response;
-use serde_json::{Value, json};
+use identity::{Holder, Incarnation};
+use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Answer};
 use crate::api_error::ApiError;
 use crate::metrics::Sampled;
+use crate::model_desk::ModelDesk;
 use crate::shared::Shared;
+
+/// After this long a frontend takes requests although the index is not complete.
+const READY_AFTER: Duration = Duration::from_secs(10);
+/// Levels and runs of the tree that are shown unless asked otherwise, and at most.
+const TREE_DEPTH: u32 = 4;
+const TREE_DEPTH_MAX: u32 = 64;
+const TREE_RUNS: usize = 200;
+const TREE_RUNS_MAX: usize = 10_000;
 
 impl Shared {
     pub(crate) fn show_workers(&self) -> Value {
         let fleet = self.models.directory().fleet();
+        let desks = self.models.desks();
+        let loads = self.loads();
         let workers = fleet.models().flat_map(|model| fleet.seats(model)).map(|seat| {
             let card = &seat.worker.card;
-            json!({
+            let view = desks.get(&card.model).map(|desk| desk.index.view());
+            let known = view.as_ref().and_then(|view| view.holder(&seat.holder));
+            let active = loads.get(&seat.holder).map_or(0, |(total, _)| total.active_requests);
+            let mut shown = json!({
                 "worker": seat.holder.worker.as_str(),
                 "rank": seat.holder.rank.0,
                 "model": card.model.as_str(),
                 "endpoint": card.endpoint,
                 "state": seat.worker.state(),
-            })
+                "incarnation": known.and_then(|it| it.incarnation).as_ref().map(Incarnation::to_string),
+                "active_requests": active,
+            });
+            extend(&mut shown, known.map(|known| self.holder_figures(known)));
+            shown
         });
         json!({"workers": workers.collect::<Vec<_>>()})
     }
 
-    pub(crate) fn show_load(&self) -> Value {
+    fn holder_figures(&self, known: &HolderView) -> Value {
+        let lag = known.beat_at.map(|beat| self.clock.now().saturating_sub(beat).as_millis());
+        json!({
+            "blocks": known.blocks,
+            "running": known.running,
+            "waiting": known.waiting,
+            "kv_usage": known.kv_usage,
+            "seq": known.seq,
+            "lag_ms": lag.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+            "agrees": known.agrees,
+            "coverage": known.coverage,
+        })
+    }
+
+    /// Sums what is outstanding by holder, and lists it by frontend.
+    fn loads(&self) -> BTreeMap<Holder, (placement::Gauges, BTreeMap<String, Value>)> {
         let desks = self.models.desks();
         let loads = desks.values().next().map(|desk| desk.scheduler.loads()).unwrap_or_default();
-        let holders = loads.into_iter().map(|load| {
+        let load = |load: actors::HolderLoad| {
             let total = load.peers.iter().fold(load.own.gauges, |sum, (_, gauges)| sum.plus(*gauges));
-            let mut by_frontend: BTreeMap<&str, Value> = BTreeMap::new();
-            for (frontend, gauges) in &load.peers {
-                by_frontend.insert(frontend, gauges_json(gauges));
-            }
-            by_frontend.insert(&self.id, gauges_json(&load.own.gauges));
-            let mut holder = json!({
-                "worker": load.own.holder.worker.as_str(),
-                "rank": load.own.holder.rank.0,
-                "by_frontend": by_frontend,
-            });
-            if let (Value::Object(holder), Value::Object(total)) = (&mut holder, gauges_json(&total)) {
-                holder.extend(total);
-            }
-            holder
+            let mut by_frontend: BTreeMap<String, Value> =
+                load.peers.iter().map(|(frontend, gauges)| (frontend.clone(), gauges_json(gauges))).collect();
+            by_frontend.insert(self.id.clone(), gauges_json(&load.own.gauges));
+            (load.own.holder, (total, by_frontend))
+        };
+        loads.into_iter().map(load).collect()
+    }
+
+    pub(crate) fn show_load(&self) -> Value {
+        let holders = self.loads().into_iter().map(|(holder, (total, by_frontend))| {
+            let mut shown = json!({"worker": holder.worker.as_str(), "rank": holder.rank.0});
+            extend(&mut shown, Some(gauges_json(&total)));
+            extend(&mut shown, Some(json!({"by_frontend": by_frontend})));
+            shown
         });
         json!({"holders": holders.collect::<Vec<_>>()})
     }
 
-    pub(crate) fn show_index(&self) -> Value {
-        json!({"holders": []})
+    pub(crate) async fn show_index(&self) -> Value {
+        let desks = self.models.desks();
+        let stats = join_all(desks.values().map(|desk| desk.index.stats())).await;
+        let sum = |of: fn(&block_index::Stats) -> u64| -> u64 { stats.iter().flatten().map(of).sum() };
+        let tallies = join_all(desks.values().map(|desk| desk.replicator.tally())).await;
+        let count =
+            |of: fn(&actors::replicator::Tally) -> u64| -> u64 { tallies.iter().flatten().map(of).sum() };
+        let holders = desks.values().flat_map(|desk| holders(desk, &desk.index.view()));
+        json!({
+            "blocks": sum(|it| u64::from(it.blocks)),
+            "memberships": sum(|it| it.memberships),
+            "bytes": sum(|it| it.bytes),
+            "agreement": self.agreement(),
+            "replication": {
+                "messages": count(|it| it.messages),
+                "rejected": count(|it| it.rejected),
+                "gaps": count(|it| it.gaps),
+                "asked": count(|it| it.asked),
+                "failed": count(|it| it.failed),
+            },
+            "holders": holders.collect::<Vec<_>>(),
+        })
     }
 
-    pub(crate) async fn show_tree(&self, _query: Option<&str>) -> Result<Value, ApiError> {
-        Ok(json!({}))
+    /// The least agreement among the models' replicas.
+    fn agreement(&self) -> f64 {
+        self.models.desks().values().map(|desk| desk.index.view().agreement()).fold(1.0, f64::min)
+    }
+
+    pub(crate) async fn show_tree(&self, query: Option<&str>) -> Result<Value, ApiError> {
+        let depth = number(query, "depth")?.unwrap_or(TREE_DEPTH).min(TREE_DEPTH_MAX);
+        let limit = number(query, "limit")?.unwrap_or(TREE_RUNS).min(TREE_RUNS_MAX);
+        let desks = self.models.desks();
+        let mut models = Map::new();
+        for desk in desks.values() {
+            let branches = desk.index.tree(depth, limit).await.map_err(|error| {
+                ApiError::unavailable("index_unavailable", "the index did not answer").cause(error)
+            })?;
+            let view = desk.index.view();
+            let runs = branches.iter().map(|branch| run(branch, &view)).collect();
+            models.insert(desk.model.as_str().to_owned(), Value::Array(runs));
+        }
+        Ok(json!({"models": models}))
     }
 
     /// Answers 200 once requests are routed with what the index knows, 503 before and at the end.
@@ -62,28 +138,93 @@ impl Shared {
         if self.stop.is_cancelled() {
             return Err(ApiError::unavailable("draining", "the frontend is ending"));
         }
-        Ok(answer::json(&json!({"status": "ready"})))
+        if !self.is_ready() {
+            return Err(ApiError::unavailable("starting", "the index is being filled"));
+        }
+        let agreement = self.agreement();
+        let status = if agreement < 1.0 { "degraded" } else { "ready" };
+        Ok(answer::json(&json!({"status": status, "frontend": self.id, "agreement": agreement})))
+    }
+
+    /// Says whether every carded holder was live once, or enough time has passed; latches.
+    pub(crate) fn is_ready(&self) -> bool {
+        if self.ready.load(Ordering::Relaxed) {
+            return true;
+        }
+        let fleet = self.models.directory().fleet();
+        let desks = self.models.desks();
+        let filled = fleet.version() > 0
+            && fleet.models().all(|model| desks.get(model).is_some_and(|it| it.index.is_ready()));
+        let waited = self.clock.now().saturating_sub(self.started) >= READY_AFTER;
+        let ready = filled || waited;
+        self.ready.store(ready, Ordering::Relaxed);
+        ready
     }
 
     /// Reads the gauges that other parts own.
     pub(crate) fn sample(&self) -> Vec<Sampled> {
         let sizes = self.reader.media.cache().sizes();
         let fleet = self.models.directory().fleet();
+        let desks = self.models.desks();
+        let views: Vec<_> = desks.values().map(|desk| desk.index.view()).collect();
+        let coverage =
+            views.iter().flat_map(|view| view.holders()).map(|(_, known)| f64::from(known.coverage));
+        let blocks: u64 = views.iter().flat_map(|view| view.holders()).map(|(_, known)| known.blocks).sum();
+        let gauge = |name, help, value| Sampled { name, help, value };
         vec![
-            Sampled { name: "workers", help: "Workers known", value: float(fleet.workers().len()) },
-            Sampled { name: "media_facts", help: "URLs known", value: float(sizes.facts) },
-            Sampled {
-                name: "media_stored_bytes",
-                help: "Fetched media kept",
-                value: float(sizes.stored_bytes),
-            },
-            Sampled {
-                name: "cpu_jobs",
-                help: "CPU jobs running or waiting",
-                value: float(self.reader.pool.depth()),
-            },
+            gauge("workers", "Workers known", float(fleet.workers().len())),
+            gauge(
+                "replica_agreement",
+                "Share of live holders whose digest equals the agent's",
+                self.agreement(),
+            ),
+            gauge(
+                "engine_coverage",
+                "Least share of an engine's blocks that its agent knows",
+                coverage.fold(1.0, f64::min),
+            ),
+            gauge("holder_blocks", "Blocks in the index, by holder summed", float(blocks)),
+            gauge("media_facts", "URLs known", float(sizes.facts)),
+            gauge("media_stored_bytes", "Fetched media kept", float(sizes.stored_bytes)),
+            gauge("cpu_jobs", "CPU jobs running or waiting", float(self.reader.pool.depth())),
         ]
     }
+}
+
+fn holders(desk: &ModelDesk, view: &IndexView) -> Vec<Value> {
+    let mut holders: Vec<_> = view.holders().collect();
+    holders.sort_by_key(|(holder, _)| *holder);
+    let shown = holders.into_iter().map(|(holder, known)| {
+        json!({
+            "model": desk.model.as_str(),
+            "worker": holder.worker.as_str(),
+            "rank": holder.rank.0,
+            "state": known.state.name(),
+            "incarnation": known.incarnation.as_ref().map(Incarnation::to_string),
+            "seq": known.seq,
+            "agent_seq": known.beat_seq,
+            "digest": format!("{:016x}", known.digest),
+            "blocks": known.blocks,
+            "agrees": known.agrees,
+            "coverage": known.coverage,
+        })
+    });
+    shown.collect()
+}
+
+fn run(branch: &Branch, view: &IndexView) -> Value {
+    let holders = branch.holders.iter().filter_map(|(id, blocks)| {
+        let holder = view.holder_of(*id)?;
+        Some(json!({"worker": holder.worker.as_str(), "rank": holder.rank.0, "blocks": blocks}))
+    });
+    json!({
+        "level": branch.level,
+        "depth": branch.depth,
+        "first": branch.first.to_string(),
+        "blocks": branch.blocks,
+        "children": branch.children,
+        "holders": holders.collect::<Vec<_>>(),
+    })
 }
 
 fn gauges_json(gauges: &placement::Gauges) -> Value {
@@ -93,6 +234,23 @@ fn gauges_json(gauges: &placement::Gauges) -> Value {
         "media_tokens": gauges.media_tokens,
         "decode_blocks": gauges.decode_blocks,
     })
+}
+
+fn extend(object: &mut Value, more: Option<Value>) {
+    if let (Value::Object(object), Some(Value::Object(more))) = (object, more) {
+        object.extend(more);
+    }
+}
+
+/// Reads a number from a query.
+fn number<T: std::str::FromStr>(query: Option<&str>, name: &str) -> Result<Option<T>, ApiError> {
+    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next_back();
+    let Some(value) = value else { return Ok(None) };
+    value
+        .parse()
+        .map(Some)
+        .map_err(|_| ApiError::bad_request("invalid_value", format!("`{name}` must be a number")).param(name))
 }
 
 /// Counts as a float; exact to 2^53.

@@ -64,7 +64,7 @@ impl Shared {
         let wishes = Wishes::read(&call.headers)?;
         let understood = self.understand(Kind::Chat, call, body).await?;
         let (question, draft) = self.question(&understood, call, wishes);
-        let desk = self.models.desk(&understood.model)?;
+        let desk = self.models.desk(&understood.model).await?;
         let record = match desk.scheduler.explain(&question).await? {
             Ok(decision) => {
                 let choice = decision.choice();

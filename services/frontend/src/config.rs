@@ -116,6 +116,10 @@ pub struct Limits {
     pub drain_ms: u64,
     /// Decisions kept for `explain`, and as many mismatches besides.
     pub decisions_kept: usize,
+    /// Holders in the index of one model.
+    pub index_holders_max: u32,
+    /// Distinct blocks in the index of one model.
+    pub index_blocks_max: u32,
     /// CPU jobs at once; 0 takes one per core.
     pub threads: usize,
 }
@@ -132,6 +136,8 @@ impl Default for Limits {
             idle_ms: 300_000,
             drain_ms: 30_000,
             decisions_kept: 4096,
+            index_holders_max: 1024,
+            index_blocks_max: 64 << 20,
             threads: 0,
         }
     }

@@ -126,7 +126,7 @@ impl Shared {
         dispatch: &Dispatch,
     ) -> Result<Result<Response<Answer>, (Failure, WorkerId)>, ApiError> {
         let began = self.clock.now();
-        let desk = self.models.desk(&dispatch.draft.record.model)?;
+        let desk = self.models.desk(&dispatch.draft.record.model).await?;
         let assignment = match desk.scheduler.schedule(dispatch.question.clone()).await {
             Ok(assignment) => assignment,
             Err(error) => {

@@ -14,6 +14,7 @@ mod metrics;
 mod model_desk;
 mod model_list;
 mod models;
+mod presence;
 mod proxy;
 mod record;
 mod record_log;
@@ -30,4 +31,4 @@ mod verification;
 mod wiring;
 
 pub use config::{Config, KeyConfig, Limits, MediaConfig, ModelConfig};
-pub use wiring::{Frontend, LoadedModels, Ports, http_ports, load_models};
+pub use wiring::{Frontend, LoadedModels, Ports, http_ports, load_models, run};

@@ -4,39 +4,59 @@ use std::sync::Arc;
 
 use actor_kit::Node;
 use actors::{
-    DeskLimits, DirectoryHandle, IndexSource, Ledger, LoadBoardHandle, NoIndex, SchedulerArgs,
-    SchedulerHandle,
+    DeskLimits, DirectoryHandle, IndexShelf, IndexerArgs, IndexerHandle, Ledger, LoadBoardHandle,
+    ReplicatorArgs, ReplicatorHandle, SchedulerArgs, SchedulerHandle,
 };
 use identity::ModelName;
 use placement::QueueLimits;
-use ports::Clock;
+use ports::{Bus, Clock};
 
-/// A model's scheduler and index; cheap to clone.
+/// A model's index, what keeps it, and what reads it; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelDesk {
     pub(crate) model: ModelName,
+    pub(crate) index: IndexerHandle,
     pub(crate) scheduler: SchedulerHandle,
+    pub(crate) replicator: ReplicatorHandle,
 }
 
 /// What the desks of all models share.
 #[derive(Clone, Debug)]
 pub(crate) struct DeskParts {
+    pub(crate) namespace: String,
     pub(crate) node: Node,
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) directory: DirectoryHandle,
+    pub(crate) shelf: IndexShelf,
     pub(crate) ledger: Ledger,
     pub(crate) board: LoadBoardHandle,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: block_index::Limits,
     pub(crate) seed: u64,
 }
 
 impl DeskParts {
     /// Starts the actors of a model.
     pub(crate) async fn open(&self, model: &ModelName) -> Result<ModelDesk, actor_kit::node::Error> {
-        let index: Arc<dyn IndexSource> = Arc::new(NoIndex);
+        let args = IndexerArgs { model: model.clone(), limits: self.limits, clock: Arc::clone(&self.clock) };
+        let index = IndexerHandle::start(&self.node, args).await?;
+        let args = ReplicatorArgs {
+            namespace: self.namespace.clone(),
+            model: model.clone(),
+            bus: Arc::clone(&self.bus),
+            clock: Arc::clone(&self.clock),
+            indexer: index.clone(),
+            cards: Arc::new(self.directory.clone()),
+            policy: membership::replica::Policy::default(),
+            blocks_max: u64::from(self.limits.blocks_max),
+            seed: self.seed,
+        };
+        let replicator = ReplicatorHandle::start(&self.node, args).await?;
+        self.shelf.put(&index);
         let args = SchedulerArgs {
             model: model.clone(),
             directory: self.directory.clone(),
-            index,
+            index: Arc::new(self.shelf.clone()),
             ledger: self.ledger.clone(),
             board: Some(self.board.clone()),
             clock: Arc::clone(&self.clock),
@@ -45,6 +65,6 @@ impl DeskParts {
             seed: self.seed,
         };
         let scheduler = SchedulerHandle::start(&self.node, args).await?;
-        Ok(ModelDesk { model: model.clone(), scheduler })
+        Ok(ModelDesk { model: model.clone(), index, scheduler, replicator })
     }
 }

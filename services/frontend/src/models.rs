@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actors::DirectoryHandle;
-use arc_swap::ArcSwap;
 use identity::ModelName;
 use prompt::Model;
+use tokio::sync::watch;
 
 use crate::api_error::ApiError;
 use crate::model_desk::ModelDesk;
@@ -16,7 +17,7 @@ use crate::model_desk::ModelDesk;
 pub(crate) struct Models {
     directory: DirectoryHandle,
     prompts: Arc<HashMap<ModelName, Arc<Model>>>,
-    desks: Arc<ArcSwap<HashMap<ModelName, ModelDesk>>>,
+    desks: Arc<watch::Sender<Arc<HashMap<ModelName, ModelDesk>>>>,
 }
 
 /// What a client's model name stands for here.
@@ -30,9 +31,12 @@ pub(crate) struct ServedHere {
     pub(crate) prompt: Option<Arc<Model>>,
 }
 
+/// How long a model that has just appeared may take to be served.
+const OPENING_MAX: Duration = Duration::from_secs(2);
+
 impl Models {
     pub(crate) fn new(directory: DirectoryHandle, prompts: HashMap<ModelName, Arc<Model>>) -> Self {
-        Self { directory, prompts: Arc::new(prompts), desks: Arc::default() }
+        Self { directory, prompts: Arc::new(prompts), desks: Arc::new(watch::Sender::new(Arc::default())) }
     }
 
     /// Finds what a name stands for; 404 if nobody serves it.
@@ -68,24 +72,28 @@ impl Models {
         }
     }
 
-    /// Finds the actors of a model.
-    pub(crate) fn desk(&self, model: &ModelName) -> Result<ModelDesk, ApiError> {
-        self.desks.load().get(model).cloned().ok_or_else(|| {
-            ApiError::unavailable("no_worker", format!("no worker serves the model `{model}` yet"))
+    /// Finds the actors of a model; one that has just appeared is waited for.
+    pub(crate) async fn desk(&self, model: &ModelName) -> Result<ModelDesk, ApiError> {
+        let mut opened = self.desks.subscribe();
+        let found = opened.wait_for(|desks| desks.contains_key(model));
+        let desk = match tokio::time::timeout(OPENING_MAX, found).await {
+            Ok(Ok(desks)) => desks.get(model).cloned(),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        desk.ok_or_else(|| {
+            ApiError::unavailable("no_worker", format!("the model `{model}` is not served yet"))
         })
     }
 
     /// Lists the actors of all models.
     pub(crate) fn desks(&self) -> Arc<HashMap<ModelName, ModelDesk>> {
-        self.desks.load_full()
+        Arc::clone(&self.desks.borrow())
     }
 
     /// Adds the actors of a model.
     pub(crate) fn open(&self, desk: &ModelDesk) {
-        self.desks.rcu(|desks| {
-            let mut desks = HashMap::clone(desks);
-            desks.insert(desk.model.clone(), desk.clone());
-            desks
+        self.desks.send_modify(|desks| {
+            Arc::make_mut(desks).insert(desk.model.clone(), desk.clone());
         });
     }
 

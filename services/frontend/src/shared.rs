@@ -1,6 +1,7 @@
 //! What all requests of a frontend share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use placement::Policy;
@@ -32,6 +33,10 @@ pub(crate) struct Shared {
     pub(crate) bodies: Bodies,
     pub(crate) ids: RequestIds,
     pub(crate) defaults: Defaults,
+    /// When it started, on the clock.
+    pub(crate) started: Duration,
+    /// Whether it was ready once.
+    pub(crate) ready: AtomicBool,
     /// Cancelled once the frontend is to end.
     pub(crate) stop: CancellationToken,
 }

@@ -200,7 +200,7 @@ impl Surface {
             }
             ForOperators::Workers => Ok(answer::json(&shared.show_workers())),
             ForOperators::Load => Ok(answer::json(&shared.show_load())),
-            ForOperators::Index => Ok(answer::json(&shared.show_index())),
+            ForOperators::Index => Ok(answer::json(&shared.show_index().await)),
             ForOperators::Tree => Ok(answer::json(&shared.show_tree(parts.uri.query()).await?)),
             ForOperators::Metrics => {
                 let text = shared.metrics.text(&shared.sample());

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use actor_kit::Node;
 use actors::media_resolver::{self, MediaResolver};
 use actors::{
-    DimCache, DirectoryArgs, DirectoryHandle, Ledger, LoadBoardArgs, LoadBoardHandle, Preprocessor,
-    dim_cache, preprocessor,
+    DimCache, DirectoryArgs, DirectoryHandle, IndexShelf, Ledger, LoadBoardArgs, LoadBoardHandle,
+    Preprocessor, dim_cache, preprocessor,
 };
 use anyhow::Context;
 use identity::{Incarnation, ModelName};
@@ -17,14 +18,17 @@ use media_probe::AddressPolicy;
 use ports::media_source::Limits as FetchLimits;
 use ports::{Bus, Clock, Engine, MediaSource, Registry};
 use prompt::{Model, ModelFiles, ModelOptions};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::access::Access;
 use crate::config::{Config, MediaConfig};
 use crate::metrics::Metrics;
 use crate::model_desk::DeskParts;
 use crate::models::Models;
+use crate::presence;
 use crate::record_log::RecordLog;
 use crate::request_body::Bodies;
 use crate::request_id::RequestIds;
@@ -118,64 +122,26 @@ impl Frontend {
             Some(admin) => Some(server::bind(admin).await?),
             None => None,
         };
-        let admin_address = admin.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
+        let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
         let id = name(config, address, ports.clock.wall_ms());
-        let stop = CancellationToken::new();
         let node = Node::start(&format!("frontend-{id}"));
-        let seed = xxhash_rust::xxh3::xxh3_64_with_seed(id.as_bytes(), ports.clock.wall_ms());
+        let seed = xxh3_64_with_seed(id.as_bytes(), ports.clock.wall_ms());
         let desks = start_actors(config, &ports, &node, (&id, seed)).await?;
         let models = Models::new(desks.directory.clone(), models);
-        let pool = Preprocessor::new(pool_config(config));
-        let media = resolver(&config.media, &ports, pool.clone());
-        let limits = &config.limits;
-        let reader = Reader {
-            models: models.clone(),
-            media,
-            pool,
-            clock: Arc::clone(&ports.clock),
-            secret: Arc::from(config.secret.as_str()),
-        };
-        let shared = Arc::new(Shared {
-            ids: RequestIds::new(&id, seed),
-            id,
-            models: models.clone(),
-            reader,
-            engine: ports.engine,
-            clock: ports.clock,
-            metrics: Metrics::new(),
-            records: RecordLog::new(limits.decisions_kept),
-            retries: RetryBudget::new(),
-            streaks: Streaks::default(),
-            bodies: Bodies::new(
-                limits.body_bytes_max,
-                limits.held_bytes_max,
-                Duration::from_millis(limits.body_ms),
-            ),
-            defaults: Defaults {
-                policy,
-                wait_max: Duration::from_millis(limits.queue_ms),
-                keep_authorization: config.keys.is_empty(),
-            },
-            stop: stop.clone(),
-        });
+        let registry = Arc::clone(&ports.registry);
+        let shared = Arc::new(share(config, ports, models, (id, seed, policy)));
         let mut tasks = JoinSet::new();
-        tasks.spawn(open_desks(desks, models, stop.clone()));
-        let bounds = Bounds { connections_max: limits.connections_max, head: Duration::from_secs(60) };
-        let surface = Surface {
-            shared: Arc::clone(&shared),
-            access: Access::new(&config.keys, address.ip().is_loopback()),
-            serves_clients: true,
-        };
-        tasks.spawn(server::serve(listener, Arc::new(surface), bounds, stop.clone()));
-        if let Some(admin) = admin {
-            let surface = Surface {
-                shared: Arc::clone(&shared),
-                access: Access::new(&config.keys, true),
-                serves_clients: false,
-            };
-            tasks.spawn(server::serve(admin, Arc::new(surface), bounds, stop));
+        tasks.spawn(open_desks(desks, shared.models.clone(), shared.stop.clone()));
+        tasks.spawn(presence::keep(registry, Arc::clone(&shared), (config.namespace.clone(), address)));
+        let bounds = Bounds { connections_max: config.limits.connections_max, head: HEAD };
+        let listeners = [(Some(listener), address.ip().is_loopback(), true), (admin, true, false)];
+        for (listener, trusted, serves_clients) in listeners {
+            let Some(listener) = listener else { continue };
+            let access = Access::new(&config.keys, trusted);
+            let surface = Surface { shared: Arc::clone(&shared), access, serves_clients };
+            tasks.spawn(server::serve(listener, Arc::new(surface), bounds, shared.stop.clone()));
         }
-        let drain = Duration::from_millis(limits.drain_ms);
+        let drain = Duration::from_millis(config.limits.drain_ms);
         Ok(Self { address, admin_address, shared, drain, tasks, _node: node })
     }
 
@@ -210,6 +176,49 @@ impl Frontend {
         if tokio::time::timeout(self.drain, finished).await.is_err() {
             tracing::warn!(drain_ms = self.drain.as_millis(), "answers were still running at the end");
         }
+    }
+}
+
+/// Longest time a request head may take to arrive, and a kept connection may be idle.
+const HEAD: Duration = Duration::from_secs(60);
+
+/// Puts together what requests share.
+fn share(
+    config: &Config,
+    ports: Ports,
+    models: Models,
+    (id, seed, policy): (String, u64, placement::Policy),
+) -> Shared {
+    let pool = Preprocessor::new(pool_config(config));
+    let reader = Reader {
+        models: models.clone(),
+        media: resolver(&config.media, &ports, pool.clone()),
+        pool,
+        clock: Arc::clone(&ports.clock),
+        secret: Arc::from(config.secret.as_str()),
+    };
+    let limits = &config.limits;
+    let body_time = Duration::from_millis(limits.body_ms);
+    Shared {
+        ids: RequestIds::new(&id, seed),
+        id,
+        models,
+        reader,
+        started: ports.clock.now(),
+        engine: ports.engine,
+        clock: ports.clock,
+        metrics: Metrics::new(),
+        records: RecordLog::new(limits.decisions_kept),
+        retries: RetryBudget::new(),
+        streaks: Streaks::default(),
+        bodies: Bodies::new(limits.body_bytes_max, limits.held_bytes_max, body_time),
+        defaults: Defaults {
+            policy,
+            wait_max: Duration::from_millis(limits.queue_ms),
+            keep_authorization: config.keys.is_empty(),
+        },
+        ready: AtomicBool::new(false),
+        stop: CancellationToken::new(),
     }
 }
 
@@ -254,6 +263,7 @@ async fn start_actors(
         engine: Arc::clone(&ports.engine),
         clock: Arc::clone(&ports.clock),
         bounds: membership::presence::Bounds::default(),
+        last_view: None,
     };
     let directory = DirectoryHandle::start(node, directory).await?;
     let ledger = Ledger::default();
@@ -267,7 +277,21 @@ async fn start_actors(
         limits: placement::BoardLimits::default(),
     };
     let board = LoadBoardHandle::start(node, board).await?;
-    Ok(DeskParts { node: node.clone(), directory, ledger, board, clock: Arc::clone(&ports.clock), seed })
+    Ok(DeskParts {
+        namespace: config.namespace.clone(),
+        node: node.clone(),
+        bus: Arc::clone(&ports.bus),
+        clock: Arc::clone(&ports.clock),
+        directory,
+        shelf: IndexShelf::default(),
+        ledger,
+        board,
+        limits: block_index::Limits {
+            holders_max: config.limits.index_holders_max,
+            blocks_max: config.limits.index_blocks_max,
+        },
+        seed,
+    })
 }
 
 /// Starts the actors of every model that appears.
@@ -287,4 +311,17 @@ async fn open_desks(parts: DeskParts, models: Models, stop: CancellationToken) {
             () = stop.cancelled() => return,
         }
     }
+}
+
+/// Runs a frontend as a process of its own until `shutdown`, then lets answers finish.
+///
+/// # Errors
+/// As [`Frontend::start`], or a model cannot be loaded.
+pub async fn run(config: Config, ports: Ports, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let models = load_models(&config)?;
+    let frontend = Frontend::start(&config, ports, models).await?;
+    tracing::info!(address = %frontend.address(), id = frontend.id(), "frontend is listening");
+    shutdown.cancelled().await;
+    frontend.stop().await;
+    Ok(())
 }

@@ -1,0 +1,14 @@
+//! A whole frontend, on in-memory ports, through real sockets.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may fail the test"
+)]
+
+mod access;
+mod bad_input;
+mod chats;
+mod failures;
+mod rig;
