@@ -9,6 +9,9 @@ use crate::rank::{Chunk, Job, RankHandle};
 use crate::reply::{Reply, ReplyLimits};
 use crate::sequence::NewSequence;
 
+/// Replies to one request: prompts times `n`.
+const REPLIES_MAX: u32 = 512;
+
 /// A prompt as the engine computes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Prompt {
@@ -75,6 +78,11 @@ impl Engine {
         let rank = self.rank(headers)?;
         let answers = options.answers();
         let replies = u32::try_from(prompts.len()).unwrap_or(u32::MAX).saturating_mul(answers);
+        if replies > REPLIES_MAX {
+            return Err(ApiError::bad(format!(
+                "{replies} replies to one request are more than {REPLIES_MAX}"
+            )));
+        }
         let streamed: usize =
             prompts.iter().map(|(_, limits)| limits.tokens_max as usize * answers as usize).sum();
         let room = if options.streams() { streamed } else { replies as usize };
