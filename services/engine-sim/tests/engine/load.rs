@@ -67,11 +67,11 @@ async fn a_full_queue_refuses_more() {
     let slow = Config { speed: 1.0, max_num_seqs: 1, max_num_waiting: 1, ..config() };
     let engine = Engine::start(slow).await;
     let body =
-        json!({"prompt": vec!["Go on"; 1000], "max_tokens": 30_000, "ignore_eos": true, "stream": true});
-    let first = engine.request("/v1/completions", &body).send().await.unwrap();
-    let second = engine.request("/v1/completions", &body).send().await.unwrap();
-    assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 503));
-    drop(first);
+        json!({"prompt": vec!["Go on"; 500], "max_tokens": 30_000, "ignore_eos": true, "stream": true});
+    let send = || engine.request("/v1/completions", &body).send();
+    let (first, second, third) = (send().await.unwrap(), send().await.unwrap(), send().await.unwrap());
+    assert_eq!([&first, &second, &third].map(|answer| answer.status().as_u16()), [200, 200, 503]);
+    drop((first, second, third));
     engine.metric_becomes("vllm:num_requests_waiting{", 0.0).await;
     engine.metric_becomes("vllm:num_requests_running", 0.0).await;
 }
