@@ -98,6 +98,12 @@ impl EngineFeedHandle {
         Ok(Self { address, published })
     }
 
+    /// Returns the name under which a holder's feed runs and keeps its checkpoint.
+    #[must_use]
+    pub fn name(model: &ModelName, holder: &Holder) -> String {
+        format!("engine-feed/{model}/{}/{}", holder.worker, holder.rank)
+    }
+
     /// Returns the present state; no mailbox hop.
     #[must_use]
     pub fn status(&self) -> Arc<FeedStatus> {
@@ -120,7 +126,7 @@ impl EngineFeedHandle {
 }
 
 fn name(args: &EngineFeedArgs) -> String {
-    format!("engine-feed/{}/{}/{}", args.model, args.holder.worker, args.holder.rank)
+    EngineFeedHandle::name(&args.model, &args.holder)
 }
 
 const MAILBOX_MAX: usize = 16;

@@ -94,6 +94,13 @@ impl Publisher {
         });
     }
 
+    /// Connects a publisher that does, now that the agent binds; one that binds has done so already.
+    pub(crate) async fn connect(&mut self) {
+        if self.socket.is_none() {
+            self.start_socket().await;
+        }
+    }
+
     /// Buffers and publishes a frame with its own number.
     pub(crate) async fn send(&mut self, frame: Frame) {
         self.buffer.lock().await.push(frame.clone());
@@ -141,7 +148,7 @@ impl Rig for Publisher {
             // The feed binds when it is first waited for.
             let nothing = timeout(Duration::from_millis(100), feed.next()).await;
             assert!(nothing.is_err(), "{nothing:?}");
-            self.start_socket().await;
+            self.connect().await;
         }
         Box::new(feed)
     }

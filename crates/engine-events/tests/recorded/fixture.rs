@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use engine_events::{EngineHash, Event, ExtraKey, ExtraKeys, vllm};
 use identity::{MediaId, MediaSpan};
 use serde_json::Value;
 
@@ -65,38 +66,7 @@ pub(crate) fn bytes(base64: &Value) -> Vec<u8> {
     STANDARD.decode(base64.as_str().expect("text")).expect("base64")
 }
 
-/// A request of any kind of a capture.
-pub(crate) struct Completion {
-    pub(crate) label: String,
-    pub(crate) rank: u16,
-    pub(crate) salt: String,
-    pub(crate) prompt: Vec<u32>,
-    /// What the engine said, where the body holds token ids and a rank is known.
-    pub(crate) cached: Option<u64>,
-}
-
-/// Reads the requests of a capture; those right after a reset are not comparable, since the engine tells of it late.
-pub(crate) fn completions(name: &str) -> Vec<Completion> {
-    lines(&format!("{name}.requests.jsonl"))
-        .iter()
-        .map(|line| {
-            let body = &line["body"];
-            let label = line["label"].as_str().expect("label").to_owned();
-            let prompt = ids(&body["prompt"]);
-            let known = line["status"] == 200 && !prompt.is_empty() && !label.contains("after_reset");
-            let details = &line["response"]["usage"]["prompt_tokens_details"];
-            Completion {
-                rank: line["headers"]["X-data-parallel-rank"].as_str().unwrap_or("0").parse().expect("rank"),
-                salt: body["cache_salt"].as_str().unwrap_or_default().to_owned(),
-                cached: known.then(|| details["cached_tokens"].as_u64().unwrap_or_default()),
-                label,
-                prompt,
-            }
-        })
-        .collect()
-}
-
-fn ids(value: &Value) -> Vec<u32> {
+pub(crate) fn ids(value: &Value) -> Vec<u32> {
     let ids = value.as_array().into_iter().flatten();
     ids.map(|id| u32::try_from(id.as_u64().expect("token")).expect("token")).collect()
 }
@@ -138,4 +108,37 @@ pub(crate) fn spans(request: &Request, ids: &HashMap<String, MediaId>) -> Vec<Me
     };
     let images = request.images.iter().zip(runs);
     images.map(|(image, (start, len))| MediaSpan { key: id(image).key(), start, len }).collect()
+}
+
+/// Finds which id the engine gave to each image, by what its events say of the request that brought the image first.
+pub(crate) fn learned_ids(model: &str) -> HashMap<String, MediaId> {
+    let mut starts: HashMap<EngineHash, i64> = HashMap::new();
+    let mut by_position: HashMap<(String, i64), MediaId> = HashMap::new();
+    for (label, payload) in frames(&format!("routing_{model}_a")) {
+        for event in vllm::decode(&payload).expect("decodes").events {
+            let Event::Stored(stored) = event else { continue };
+            let size = i64::from(stored.block_size);
+            let mut start = stored.parent.map_or(0, |parent| starts[&parent] + size);
+            let ExtraKeys::Listed(lists) = stored.extra_keys else { continue };
+            for (hash, list) in stored.hashes.into_iter().zip(lists) {
+                starts.insert(hash, start);
+                for key in list {
+                    if let ExtraKey::Media { id, offset } = key {
+                        by_position.insert((label.clone(), start + offset), MediaId::new(&id));
+                    }
+                }
+                start += size;
+            }
+        }
+    }
+    let mut ids = HashMap::new();
+    for request in requests(model) {
+        for (image, (start, _)) in request.images.iter().zip(request.runs()) {
+            let seen = by_position.get(&(request.label.clone(), i64::from(start)));
+            if let (None, Some(id)) = (&image.uuid, seen) {
+                ids.insert(image.url.clone(), id.clone());
+            }
+        }
+    }
+    ids
 }

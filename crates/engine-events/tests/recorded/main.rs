@@ -1,13 +1,15 @@
 //! Frames that real vLLM processes published, with what those processes said of the requests behind them.
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "recorded frames have a known form")]
+#![expect(clippy::expect_used, reason = "recorded frames have a known form")]
 
+mod completion;
 mod fixture;
 
 use std::collections::{HashMap, HashSet};
 
-use engine_events::{Batch, EngineHash, Event, ExtraKey, ExtraKeys, Translator, vllm};
-use fixture::{completions, frames, requests, spans};
-use identity::{BlockKey, KeyScope, MediaId, MediaKey, MediaSpan, block_keys};
+use completion::completions;
+use engine_events::{Batch, EngineHash, Event, ExtraKeys, Translator, vllm};
+use fixture::{frames, learned_ids, requests, spans};
+use identity::{BlockKey, KeyScope, MediaKey, MediaSpan, block_keys};
 use membership::Change;
 
 const BLOCK_SIZE: u32 = 32;
@@ -42,39 +44,6 @@ impl Replica {
     }
 }
 
-/// Finds which id the engine gave to each image, by what its events say of the request that brought the image first.
-fn learn_ids(model: &str) -> HashMap<String, MediaId> {
-    let mut starts: HashMap<EngineHash, i64> = HashMap::new();
-    let mut by_position: HashMap<(String, i64), MediaId> = HashMap::new();
-    for (label, payload) in frames(&format!("routing_{model}_a")) {
-        for event in vllm::decode(&payload).expect("decodes").events {
-            let Event::Stored(stored) = event else { continue };
-            let size = i64::from(BLOCK_SIZE);
-            let mut start = stored.parent.map_or(0, |parent| starts[&parent] + size);
-            let ExtraKeys::Listed(lists) = stored.extra_keys else { continue };
-            for (hash, list) in stored.hashes.into_iter().zip(lists) {
-                starts.insert(hash, start);
-                for key in list {
-                    if let ExtraKey::Media { id, offset } = key {
-                        by_position.insert((label.clone(), start + offset), MediaId::new(&id));
-                    }
-                }
-                start += size;
-            }
-        }
-    }
-    let mut ids = HashMap::new();
-    for request in requests(model) {
-        for (image, (start, _)) in request.images.iter().zip(request.runs()) {
-            let seen = by_position.get(&(request.label.clone(), i64::from(start)));
-            if let (None, Some(id)) = (&image.uuid, seen) {
-                ids.insert(image.url.clone(), id.clone());
-            }
-        }
-    }
-    ids
-}
-
 /// Answers what a router predicts, whose index holds what the replica holds.
 fn predict(salt: &str, prompt: &[u32], media: &[MediaSpan], replica: &Replica) -> u64 {
     let root = KeyScope { cache_salt: salt, ..KeyScope::default() }.root();
@@ -85,7 +54,7 @@ fn predict(salt: &str, prompt: &[u32], media: &[MediaSpan], replica: &Replica) -
 }
 
 fn check_routing(model: &str, comparable_expected: usize) {
-    let ids = learn_ids(model);
+    let ids = learned_ids(model);
     let mut frames = frames(&format!("routing_{model}_a")).into_iter().peekable();
     let mut translator =
         Translator::new(engine_events::Config { block_size: BLOCK_SIZE, ..engine_events::Config::default() });

@@ -1,0 +1,88 @@
+//! Everything that an agent can be told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of one agent, which speaks for one engine.
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Base URL of the engine's HTTP server.
+    #[arg(long, value_name = "URL", default_value_t = Self::default().engine)]
+    pub engine: String,
+    /// ZMQ endpoint of rank 0's events; later ranks have the ports after it. Asked of the engine by default, which
+    /// vLLM tells from release 0.31 on.
+    #[arg(long, value_name = "ENDPOINT")]
+    pub kv_events: Option<String>,
+    /// Bind the event endpoint: the engine connects, as vLLM does to an endpoint without a wildcard.
+    #[arg(long, default_value_t = false)]
+    pub kv_events_bind: bool,
+    /// ZMQ endpoint of rank 0's replays; none for no replays.
+    #[arg(long, value_name = "ENDPOINT")]
+    pub kv_replay: Option<String>,
+    /// Prefix of the event topics to receive; empty for all.
+    #[arg(long, default_value_t = Self::default().kv_topic)]
+    pub kv_topic: String,
+    /// Number of data-parallel ranks behind the engine, where it does not tell.
+    #[arg(long, default_value_t = Self::default().data_parallel_size)]
+    pub data_parallel_size: u16,
+    /// Name under which clients ask for the model; the engine's first by default.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Directory with the model's tokenizer, chat template and configurations; none leaves digests out of the card.
+    #[arg(long)]
+    pub model_dir: Option<PathBuf>,
+    /// Name of the worker, unique in the namespace; host and port of the engine by default.
+    #[arg(long)]
+    pub id: Option<String>,
+    /// Directory for checkpoints; none keeps them in memory.
+    #[arg(long)]
+    pub state_dir: Option<PathBuf>,
+    /// Namespace of workers and subjects.
+    #[arg(long, default_value_t = Self::default().namespace)]
+    pub namespace: String,
+    /// The cluster's secret, mixed into block keys.
+    #[arg(long, hide_env_values = true, default_value_t = Self::default().secret)]
+    pub secret: String,
+    /// Tokens of a KV block, where the engine's metrics do not tell.
+    #[arg(long)]
+    pub block_size: Option<u32>,
+    /// KV blocks of a rank that are followed at most.
+    #[arg(long, default_value_t = Self::default().blocks_max)]
+    pub blocks_max: u32,
+    /// Requests that the engine takes at once per rank; 0 for no bound.
+    #[arg(long, default_value_t = Self::default().in_flight_max)]
+    pub in_flight_max: u32,
+    /// Media items that the engine takes in one request; 0 for no bound.
+    #[arg(long, default_value_t = Self::default().media_items_max)]
+    pub media_items_max: u32,
+    /// Longest time that the engine's requests may take to finish once the agent is asked to stop, in milliseconds.
+    #[arg(long, default_value_t = Self::default().drain_ms)]
+    pub drain_ms: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            engine: "http://127.0.0.1:8000".to_owned(),
+            kv_events: None,
+            kv_events_bind: false,
+            kv_replay: None,
+            kv_topic: String::new(),
+            data_parallel_size: 1,
+            model: None,
+            model_dir: None,
+            id: None,
+            state_dir: None,
+            namespace: "default".to_owned(),
+            secret: String::new(),
+            block_size: None,
+            blocks_max: 8 << 20,
+            in_flight_max: 0,
+            media_items_max: 0,
+            drain_ms: 30_000,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What operators see of agents: health, metrics, and how far each feed is.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use identity::WorkerId;
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::speaker::{Followed, Phase};
+
+/// What operators may see of one agent; outlives it.
+#[derive(Clone, Debug)]
+pub struct AgentView {
+    pub(crate) worker: WorkerId,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) followed: watch::Receiver<Vec<Followed>>,
+}
+
+/// How far one feed is, as `/admin/agents` shows it.
+#[derive(Debug, Serialize)]
+struct Row {
+    worker: String,
+    rank: u16,
+    phase: String,
+    incarnation: Option<String>,
+    engine_healthy: bool,
+    engine_seq: Option<u64>,
+    seq: u64,
+    digest: String,
+    blocks: u64,
+    coverage: f64,
+}
+
+/// Serves `/health/live`, `/health/ready`, `/metrics` and `/admin/agents` until `stop` is cancelled.
+///
+/// # Errors
+/// The listener fails.
+pub async fn serve(listener: TcpListener, agents: Vec<AgentView>, stop: CancellationToken) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/health/live", get(async || StatusCode::OK))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/admin/agents", get(show))
+        .with_state(Arc::new(agents));
+    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+async fn ready(State(agents): State<Arc<Vec<AgentView>>>) -> StatusCode {
+    let ready = agents.iter().all(|agent| *agent.phase.borrow() == Phase::Ready);
+    if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+async fn show(State(agents): State<Arc<Vec<AgentView>>>) -> Json<serde_json::Value> {
+    Json(serde_json::json!({ "agents": rows(&agents) }))
+}
+
+async fn metrics(State(agents): State<Arc<Vec<AgentView>>>) -> String {
+    let rows = rows(&agents);
+    let mut text = String::new();
+    for (name, help, value) in GAUGES {
+        text.push_str("# HELP ");
+        text.push_str(name);
+        text.push(' ');
+        text.push_str(help);
+        text.push_str("\n# TYPE ");
+        text.push_str(name);
+        text.push_str(" gauge\n");
+        for row in &rows {
+            let labels = format!("worker={:?},rank=\"{}\"", row.worker, row.rank);
+            // Writing to a string does not fail.
+            write!(text, "{name}{{{labels}}} {}\n", value(row)).ok();
+        }
+    }
+    text
+}
+
+type Gauge = (&'static str, &'static str, fn(&Row) -> f64);
+
+#[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
+const GAUGES: [Gauge; 4] = [
+    ("sightline_engine_healthy", "Whether the engine answers its health check.", |row| f64::from(row.engine_healthy)),
+    ("sightline_engine_coverage_ratio", "Share of the engine's blocks whose keys are known.", |row| row.coverage),
+    ("sightline_engine_blocks", "Keys that the engine's cache has.", |row| row.blocks as f64),
+    ("sightline_delta_sequence", "Sequence of the last delta.", |row| row.seq as f64),
+];
+
+fn rows(agents: &[AgentView]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for agent in agents {
+        let phase = format!("{:?}", *agent.phase.borrow()).to_lowercase();
+        for Followed { rank, feed } in agent.followed.borrow().iter() {
+            let status = feed.status();
+            rows.push(Row {
+                worker: agent.worker.to_string(),
+                rank: rank.0,
+                phase: phase.clone(),
+                incarnation: status.incarnation.map(|it| it.to_string()),
+                engine_healthy: status.engine.healthy,
+                engine_seq: status.engine_seq,
+                seq: status.seq,
+                digest: format!("{:016x}", status.digest),
+                blocks: status.blocks,
+                coverage: status.coverage,
+            });
+        }
+    }
+    rows
+}

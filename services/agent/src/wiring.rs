@@ -1,0 +1,129 @@
+//! An agent put together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actor_kit::Node;
+use anyhow::Context;
+use identity::WorkerId;
+use ports::engine::Endpoint;
+use ports::{Bus, Clock, Engine, InMemoryStateStore, Registry, StateStore};
+use prompt::ModelFiles;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::card::Model;
+use crate::config::Config;
+use crate::operator_surface::AgentView;
+use crate::speaker::{Followed, Phase, Speaker};
+use crate::state_dir::StateDir;
+
+/// What an agent is connected to.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// The event plane.
+    pub bus: Arc<dyn Bus>,
+    /// Discovery.
+    pub registry: Arc<dyn Registry>,
+    /// The engine.
+    pub engine: Arc<dyn Engine>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A running agent. Dropping it ends it at once, as a crash does; `stop` takes its leave.
+#[derive(Debug)]
+pub struct Agent {
+    worker: WorkerId,
+    phase: watch::Receiver<Phase>,
+    followed: watch::Receiver<Vec<Followed>>,
+    stop: CancellationToken,
+    drain: watch::Sender<Duration>,
+    task: JoinSet<()>,
+    node: Node,
+}
+
+impl Agent {
+    /// Starts to speak for an engine, which need not answer yet.
+    ///
+    /// # Errors
+    /// The engine's URL is none, or a directory cannot be used.
+    pub fn start(config: Config, ports: Ports) -> anyhow::Result<Self> {
+        let endpoint =
+            Endpoint::parse(&config.engine).with_context(|| format!("--engine {:?}", config.engine))?;
+        let worker = WorkerId::new(config.id.as_deref().unwrap_or(endpoint.authority().as_str()));
+        let model = match &config.model_dir {
+            Some(dir) => Model::of(&ModelFiles::read(dir)?),
+            None => Model::default(),
+        };
+        let store: Arc<dyn StateStore> = match &config.state_dir {
+            Some(dir) => {
+                let opened = StateDir::open(dir);
+                Arc::new(opened.with_context(|| format!("state directory {} cannot be used", dir.display()))?)
+            }
+            None => Arc::new(InMemoryStateStore::default()),
+        };
+        let node = Node::start(&format!("agent-{}-{worker}", config.namespace));
+        let (phase, phases) = watch::channel(Phase::Discovering);
+        let (followed, all_followed) = watch::channel(Vec::new());
+        let (drain, drains) = watch::channel(Duration::ZERO);
+        let stop = CancellationToken::new();
+        let speaker = Speaker {
+            config,
+            ports,
+            store,
+            endpoint,
+            worker: worker.clone(),
+            model,
+            node: node.clone(),
+            phase,
+            stop: stop.clone(),
+            drain: drains,
+            followed,
+        };
+        let mut task = JoinSet::new();
+        task.spawn(speaker.run());
+        Ok(Self { worker, phase: phases, followed: all_followed, stop, drain, task, node })
+    }
+
+    /// Returns the worker's name.
+    #[must_use]
+    pub const fn worker(&self) -> &WorkerId {
+        &self.worker
+    }
+
+    /// Watches what the agent is doing.
+    #[must_use]
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.clone()
+    }
+
+    /// Returns what operators may see of the agent.
+    #[must_use]
+    pub fn view(&self) -> AgentView {
+        AgentView { worker: self.worker.clone(), phase: self.phase.clone(), followed: self.followed.clone() }
+    }
+
+    /// Waits until the worker takes requests; answers whether it does before the agent ends.
+    pub async fn ready(&self) -> bool {
+        self.phase().wait_for(|phase| *phase == Phase::Ready).await.is_ok()
+    }
+
+    /// Returns the agent's actors.
+    #[must_use]
+    pub const fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Takes leave: drains for up to `drain`, saves a checkpoint, gives the card back, and ends.
+    pub async fn stop(mut self, drain: Duration) {
+        self.drain.send_replace(drain);
+        self.stop.cancel();
+        let patience = drain + Duration::from_secs(5);
+        if tokio::time::timeout(patience, self.task.join_next()).await.is_err() {
+            tracing::warn!(worker = %self.worker, "agent did not end by itself");
+        }
+        self.node.stop(Duration::from_millis(500)).await;
+    }
+}
