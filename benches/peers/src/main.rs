@@ -58,7 +58,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(name) = &args.child {
         let workload = load(&args)?;
         let index: Box<dyn Index> = match name.as_str() {
-            "ours" => Box::new(ours::Ours::new(&workload)),
+            "ours" => Box::new(ours_beside::Beside::new(&workload)),
             "dynamo" => Box::new(dynamo::Dynamo::new(&workload)),
             "smg" => Box::new(smg::Chain::new(&workload)),
             other => anyhow::bail!("no index {other}"),

@@ -6,36 +6,42 @@ use crate::index::Index;
 use crate::ours::Ours;
 use crate::workload::{Event, Workload};
 
-impl Index for Ours {
+/// The index and a reused answer.
+pub struct Beside {
+    ours: Ours,
+    found: Matches,
+}
+
+impl Beside {
+    pub fn new(workload: &Workload) -> Self {
+        Self { ours: Ours::new(workload), found: Matches::new() }
+    }
+}
+
+impl Index for Beside {
     fn apply(&mut self, _: &Workload, events: &[Event]) -> u64 {
-        Self::apply(self, events)
+        self.ours.apply(events)
     }
 
     fn each(&mut self, query: (usize, usize)) -> usize {
-        let mut found = std::mem::take(&mut self.found);
-        let count = Self::each(self, query, &mut found);
-        self.found = found;
-        count
+        self.ours.each(query, &mut self.found)
     }
 
     fn other(&mut self, query: (usize, usize)) -> Option<usize> {
-        let mut found = std::mem::take(&mut self.found);
-        let count = self.grouped(query, &mut found);
-        self.found = found;
-        Some(count)
+        Some(self.ours.grouped(query, &mut self.found))
     }
 
     fn answer(&mut self, query: (usize, usize)) -> Vec<(u32, u32)> {
         let mut found = Matches::new();
-        self.reader.matches(self.query(query), &mut found);
+        self.ours.reader.matches(self.ours.query(query), &mut found);
         found.iter().map(|(holder, depth)| (holder.get(), depth)).collect()
     }
 
     fn touch(&self, query: (usize, usize)) -> u64 {
-        self.query(query).iter().fold(0, |acc, key| acc ^ key.get())
+        self.ours.query(query).iter().fold(0, |acc, key| acc ^ key.get())
     }
 
     fn remove(&mut self, worker: u32) -> u64 {
-        self.remove_holder(worker as usize)
+        self.ours.remove_holder(worker as usize)
     }
 }

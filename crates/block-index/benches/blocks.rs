@@ -39,7 +39,8 @@ mod workload;
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let rest = args.get(1..).unwrap_or_default();
-    let number = |default: usize| rest.first().and_then(|text| text.replace('_', "").parse().ok()).unwrap_or(default);
+    let number =
+        |default: usize| rest.first().and_then(|text| text.replace('_', "").parse().ok()).unwrap_or(default);
     match args.first().map_or("speed", String::as_str) {
         "speed" => speed::run(rest),
         "readers" => readers::run(rest.first().map_or("chat", String::as_str)),

@@ -46,8 +46,8 @@ impl Epochs {
     /// Enters; wait-free.
     pub(crate) fn pin(&self) -> Pinned<'_> {
         let now = self.now.load(Ordering::Acquire);
-        let (before, after) = self.pins.split_at(near(self.pins.len()));
-        for pin in after.iter().chain(before) {
+        let first = near();
+        for pin in (first..first + PINS).filter_map(|at| self.pins.get(at % PINS)) {
             let free = pin.0.load(Ordering::Relaxed) == FREE;
             if free && pin.0.compare_exchange(FREE, now, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 announced();
@@ -89,8 +89,8 @@ impl Drop for Pinned<'_> {
 }
 
 /// Picks where to look for a pin first: threads differ by where their stacks are.
-fn near(pins: usize) -> usize {
+fn near() -> usize {
     let here = 0_u8;
     let place = std::ptr::from_ref(&here).addr();
-    (place >> 16).wrapping_mul(0x9e37_79b9) / 64 % pins
+    (place >> 16).wrapping_mul(0x9e37_79b9) / 64 % PINS
 }

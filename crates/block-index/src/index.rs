@@ -8,6 +8,7 @@ use crate::head_table::{Fill, HeadTable};
 use crate::key_table::KeyTable;
 use crate::limbo::{Garbage, Limbo, Memory};
 use crate::limits::{HolderId, Limits, Refused};
+use crate::members::HOLDERS_MAX;
 use crate::reader::Reader;
 use crate::runs::{self, Header, RunId, Runs};
 use crate::shared::{Estate, Shared};
@@ -23,9 +24,6 @@ const BLOCKS_MAX: u32 = 1 << 28;
 
 /// Run numbers kept for splits when stores are refused already.
 pub(crate) const RUNS_SPARE: u32 = if cfg!(loom) { 8 } else { 2_048 };
-
-/// Largest `holders_max`.
-const HOLDERS_MAX: u32 = 1 << 20;
 
 /// The block index of one model: which holder has which prefix. The single writer.
 ///
@@ -80,7 +78,7 @@ pub(crate) enum State {
 
 /// Makes an empty index: the writer's handle and a first reader.
 ///
-/// Limits above 2²⁸ blocks or 2²⁰ holders are lowered to that.
+/// Limits above 2²⁸ blocks or 2¹⁹ − 1 holders are lowered to that.
 #[must_use]
 pub fn new(limits: Limits) -> (Index, Reader) {
     let limits = Limits {

@@ -3,6 +3,9 @@
 //! An entry is the upper half of the key and the slot. Its home is `tag · capacity / 2³²`, so entries lie in the order
 //! of their tags: growing is one pass through both tables and reads no key. A table is 64 segments by the tag's top bits;
 //! each grows by itself, so that no single store waits for the whole.
+//!
+//! Keys that go are only counted: an entry whose slot is nobody's, or has a key with another tag, is stale. A segment is
+//! rid of stale entries in one pass once they are a third of it.
 
 use identity::BlockKey;
 
@@ -18,18 +21,22 @@ const CAPACITY_MIN: u32 = 16;
 pub(crate) struct KeyTable {
     segments: Box<[Segment]>,
     len: u32,
+    /// A bit for each segment with enough stale entries.
+    due: u64,
 }
 
 #[derive(Debug)]
 struct Segment {
     entries: Box<[u64]>,
+    /// Entries, stale ones included.
     len: u32,
+    stale: u32,
 }
 
 impl KeyTable {
     pub(crate) fn new() -> Self {
         let segments = (0..1 << SEGMENT_BITS).map(|_| Segment::with_capacity(CAPACITY_MIN)).collect();
-        Self { segments, len: 0 }
+        Self { segments, len: 0, due: 0 }
     }
 
     /// Counts the keys.
@@ -56,7 +63,7 @@ impl KeyTable {
     pub(crate) fn find(&self, key: BlockKey, slots: &Slots) -> Option<Slot> {
         let tag = tag_of(key);
         let segment = self.segments.get(segment_of(tag))?;
-        segment.find(tag, |slot| slots.key(slot) == Some(key)).map(|(_, slot)| slot)
+        segment.find(tag, |slot| slots.holds(slot, key)).map(|(_, slot)| slot)
     }
 
     /// Adds a key; answers the slot it is in already, if it is.
@@ -64,7 +71,7 @@ impl KeyTable {
         let tag = tag_of(key);
         let segment = self.segments.get_mut(segment_of(tag))?;
         if segment.len >= segment.limit() {
-            segment.resize(segment.capacity() / 5 * 7 + CAPACITY_MIN / 2);
+            segment.make_room(slots);
         }
         let mut at = segment.home(tag);
         loop {
@@ -74,7 +81,13 @@ impl KeyTable {
                 break;
             }
             let (other, found) = unpack(*entry);
-            if other == tag && slots.key(found) == Some(key) {
+            if other == tag && found == slot {
+                // A stale entry of the same slot: it says the same again.
+                segment.stale = segment.stale.saturating_sub(1);
+                self.len += 1;
+                return None;
+            }
+            if other == tag && slots.holds(found, key) {
                 return Some(found);
             }
             at = segment.after(at);
@@ -84,7 +97,28 @@ impl KeyTable {
         None
     }
 
-    /// Takes a key out, if it is there in that slot.
+    /// Notes that a key went; its slot is, or is about to be, nobody's.
+    pub(crate) fn forget(&mut self, key: BlockKey) {
+        let index = segment_of(tag_of(key));
+        let Some(segment) = self.segments.get_mut(index) else { return };
+        segment.stale += 1;
+        self.len -= 1;
+        self.due |= u64::from(segment.stale * 3 > segment.len) << index;
+    }
+
+    /// Rids one segment of stale entries, if one has enough of them.
+    pub(crate) fn purge(&mut self, slots: &Slots) {
+        if self.due == 0 {
+            return;
+        }
+        let index = self.due.trailing_zeros();
+        self.due &= self.due - 1;
+        if let Some(segment) = self.segments.get_mut(index as usize) {
+            segment.rebuild(slots);
+        }
+    }
+
+    /// Takes a key out at once, if it is there in that slot.
     pub(crate) fn remove(&mut self, key: BlockKey, slot: Slot) {
         let tag = tag_of(key);
         let Some(segment) = self.segments.get_mut(segment_of(tag)) else { return };
@@ -95,18 +129,21 @@ impl KeyTable {
     }
 
     /// Gives back memory that is no longer needed.
-    pub(crate) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self, slots: &Slots) {
         for segment in &mut self.segments {
-            if segment.len < segment.capacity() / 4 && segment.capacity() > CAPACITY_MIN {
-                segment.resize((segment.len / 2 * 3 + CAPACITY_MIN / 2).max(CAPACITY_MIN));
+            let live = segment.len.saturating_sub(segment.stale);
+            let sparse = live < segment.capacity() / 4 && segment.capacity() > CAPACITY_MIN;
+            if sparse || segment.stale > live / 2 {
+                segment.rebuild(slots);
             }
         }
+        self.due = 0;
     }
 }
 
 impl Segment {
     fn with_capacity(capacity: u32) -> Self {
-        Self { entries: vec![EMPTY; capacity as usize].into_boxed_slice(), len: 0 }
+        Self { entries: vec![EMPTY; capacity as usize].into_boxed_slice(), len: 0, stale: 0 }
     }
 
     fn capacity(&self) -> u32 {
@@ -165,18 +202,40 @@ impl Segment {
         }
     }
 
-    fn resize(&mut self, capacity: u32) {
+    /// Makes room for more entries: by ridding it of stale ones if they are many, else by growing.
+    fn make_room(&mut self, slots: &Slots) {
+        if self.stale > self.len / 8 {
+            self.rebuild(slots);
+        }
+        if self.len >= self.limit() {
+            self.resize(self.capacity() / 5 * 7 + CAPACITY_MIN / 2, |_| true);
+        }
+    }
+
+    /// Keeps only the live entries, in a table about half full.
+    fn rebuild(&mut self, slots: &Slots) {
+        let live = self.len.saturating_sub(self.stale);
+        self.resize(live + live / 2 + live / 4 + CAPACITY_MIN, |entry| {
+            let (tag, slot) = unpack(entry);
+            slots.live_key(slot).is_some_and(|key| tag_of(key) == tag)
+        });
+        self.stale = 0;
+    }
+
+    fn resize(&mut self, capacity: u32, keep: impl Fn(u64) -> bool) {
         let mut grown = Self::with_capacity(capacity);
-        for entry in self.entries.iter().filter(|entry| **entry != EMPTY) {
+        for entry in self.entries.iter().filter(|entry| **entry != EMPTY && keep(**entry)) {
             let mut at = grown.home(unpack(*entry).0);
             while grown.entries.get(at).is_some_and(|place| *place != EMPTY) {
                 at = grown.after(at);
             }
             if let Some(place) = grown.entries.get_mut(at) {
                 *place = *entry;
+                grown.len += 1;
             }
         }
         self.entries = grown.entries;
+        self.len = grown.len;
     }
 }
 
@@ -200,7 +259,7 @@ const fn unpack(entry: u64) -> (u32, Slot) {
 #[cfg(test)]
 mod tests {
     use super::KeyTable;
-    use crate::slots::Slots;
+    use crate::slots::{NONE, Slots};
     use identity::BlockKey;
     use proptest::prelude::*;
     use std::collections::HashMap;
@@ -221,10 +280,19 @@ mod tests {
                     prop_assert_eq!(table.insert(key, slot, &slots), held);
                     model.entry(key).or_insert(slot);
                 } else if let Some(slot) = held {
-                    table.remove(key, slot);
+                    if number % 2 == 0 {
+                        table.remove(key, slot);
+                    } else {
+                        slots.set_owner(slot, 1, NONE);
+                        slots.free(slot, 1);
+                        table.forget(key);
+                        table.purge(&slots);
+                    }
                     model.remove(&key);
                 }
-                table.shrink();
+                if number % 16 == 0 {
+                    table.shrink(&slots);
+                }
                 prop_assert_eq!(table.len() as usize, model.len());
                 for (key, slot) in &model {
                     prop_assert_eq!(table.find(*key, &slots), Some(*slot));

@@ -1,7 +1,7 @@
 //! The answer to a lookup.
 
 use crate::limits::HolderId;
-use crate::members::{FEW, Ones, PARTIAL};
+use crate::members::{FEW, NOBODY, Ones, PARTIAL, unpack};
 
 /// Which holders have how much of a list of keys, in groups.
 ///
@@ -54,11 +54,14 @@ impl Default for Alive {
     }
 }
 
+/// Words of holders up to which sets are kept as bits even when they are small.
+const NARROW: usize = 2;
+
 /// What was taken in of a run's holders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Taken {
     /// All of them, in words.
-    Few([u64; FEW]),
+    Few([u32; FEW]),
     /// Bits and words.
     Many(TakenMany),
 }
@@ -67,7 +70,7 @@ pub(crate) enum Taken {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TakenMany {
     pub(crate) from: usize,
-    pub(crate) partial: [u64; PARTIAL],
+    pub(crate) partial: [u32; PARTIAL],
 }
 
 impl Matches {
@@ -98,6 +101,13 @@ impl Matches {
     /// Lists all holders that have the first key, with their depths, deepest first.
     pub fn iter(&self) -> impl Iterator<Item = (HolderId, u32)> + Clone {
         self.groups().flat_map(|group| group.holders.iter().map(move |holder| (holder, group.depth)))
+    }
+
+    /// Calls `each` with every holder that has the first key and its depth: [`Matches::iter`] at its quickest.
+    pub fn for_each(&self, mut each: impl FnMut(HolderId, u32)) {
+        for group in self.groups() {
+            group.holders.for_each(|holder| each(holder, group.depth));
+        }
     }
 
     /// Tells whether no holder has the first key.
@@ -159,11 +169,14 @@ impl Matches {
         }
     }
 
-    fn enter_few(&mut self, words: [u64; FEW], depth: u32, behind: &mut Behind) -> Alive {
+    fn enter_few(&mut self, words: [u32; FEW], depth: u32, behind: &mut Behind) -> Alive {
+        if self.width <= NARROW {
+            return self.enter_few_bits(words, depth, behind);
+        }
         let mut next = [HolderId(0); FEW];
         let mut len = 0;
-        for word in words.into_iter().filter(|word| *word != crate::members::NOBODY) {
-            let (holder, cutoff) = crate::members::unpack(word);
+        for word in words.into_iter().filter(|word| *word != NOBODY) {
+            let (holder, cutoff) = unpack(word);
             if cutoff == 0 || !self.take_alive(holder) {
                 continue;
             }
@@ -177,6 +190,24 @@ impl Matches {
         Alive::Few { ids: next, len }
     }
 
+    /// The same where there are so few holders in all that bits are the handier form.
+    fn enter_few_bits(&mut self, words: [u32; FEW], depth: u32, behind: &mut Behind) -> Alive {
+        let from = self.words.len();
+        self.words.resize(from + self.width, 0);
+        for word in words.into_iter().filter(|word| *word != NOBODY) {
+            let (holder, cutoff) = unpack(word);
+            if cutoff == 0 || !self.take_alive(holder) {
+                continue;
+            }
+            if cutoff < depth {
+                behind.push(holder, cutoff);
+            } else if let Some(word) = self.words.get_mut(from + holder.index() / 64) {
+                *word |= 1 << (holder.0 % 64);
+            }
+        }
+        Alive::Bits { from }
+    }
+
     fn enter_bits(&mut self, before: usize, many: TakenMany, depth: u32, behind: &mut Behind) -> Alive {
         let from = many.from;
         let (olds, news) = self.words.split_at_mut(from);
@@ -186,8 +217,8 @@ impl Matches {
             *old &= !*new;
             *new = both;
         }
-        for word in many.partial.into_iter().filter(|word| *word != crate::members::NOBODY) {
-            let (holder, cutoff) = crate::members::unpack(word);
+        for word in many.partial.into_iter().filter(|word| *word != NOBODY) {
+            let (holder, cutoff) = unpack(word);
             if cutoff == 0 || !self.take_alive(holder) {
                 continue;
             }
@@ -207,9 +238,8 @@ impl Matches {
         for holder in few {
             let word = self.words.get(many.from + holder.index() / 64).copied().unwrap_or(0);
             let whole = word >> (holder.0 % 64) & 1 == 1;
-            let of_holder = |word: &&u64| **word != 0 && crate::members::unpack(**word).0 == *holder;
-            let cutoff =
-                many.partial.iter().find(of_holder).map_or(0, |word| crate::members::unpack(*word).1);
+            let of_holder = |word: &&u32| **word != NOBODY && unpack(**word).0 == *holder;
+            let cutoff = many.partial.iter().find(of_holder).map_or(0, |word| unpack(*word).1);
             if !whole && cutoff == 0 {
                 continue;
             }
@@ -323,6 +353,18 @@ impl<'a> Holders<'a> {
         let bits =
             self.bits.iter().zip((0_u32..).step_by(64)).flat_map(|(word, base)| Ones { word: *word, base });
         bits.chain(self.ids.iter().copied())
+    }
+
+    /// Calls `each` with every holder: [`Holders::iter`] at its quickest.
+    pub fn for_each(&self, mut each: impl FnMut(HolderId)) {
+        for (word, base) in self.bits.iter().zip((0_u32..).step_by(64)) {
+            if *word == u64::MAX {
+                (base..base + 64).for_each(|id| each(HolderId(id)));
+            } else {
+                Ones { word: *word, base }.for_each(&mut each);
+            }
+        }
+        self.ids.iter().for_each(|holder| each(*holder));
     }
 
     /// Tells whether a holder is among them.

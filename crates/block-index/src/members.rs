@@ -1,43 +1,47 @@
 //! Who holds how much of a run, in a form that a reader can take in at any moment.
 //!
-//! A holder is in a run with a *cutoff*: how many of the run's blocks it has, from the first. Up to four holders sit in
+//! A holder is in a run with a *cutoff*: how many of the run's blocks it has, from the first. Up to eight holders sit in
 //! the run's own cache line, one word each. More of them are a [`Many`]: a bit for each that has the whole run, and a
-//! word for each of up to seven that have its beginning.
+//! word for each of up to fourteen that have its beginning. A word is the holder plus one and the cutoff, 19 and 13 bits.
 //!
 //! Every change of one holder is one store, so a reader sees each holder as it was before or after. The one change that
 //! takes two (between the bit and the word) replaces the `Many` by a copy.
 
 use crate::limits::HolderId;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Holders in a run's own cache line.
-pub(crate) const FEW: usize = if cfg!(loom) { 2 } else { 4 };
+pub(crate) const FEW: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Holders in a `Many` that may have a beginning only.
-pub(crate) const PARTIAL: usize = if cfg!(loom) { 2 } else { 7 };
+pub(crate) const PARTIAL: usize = if cfg!(loom) { 2 } else { 14 };
 
 /// A word of nobody.
-pub(crate) const NOBODY: u64 = 0;
+pub(crate) const NOBODY: u32 = 0;
+
+/// Largest number of holders that words can tell apart.
+pub(crate) const HOLDERS_MAX: u32 = (1 << (32 - CUTOFF_BITS)) - 1;
+
+const CUTOFF_BITS: u32 = 13;
 
 /// Packs a holder and its cutoff.
-pub(crate) const fn pack(holder: HolderId, cutoff: u32) -> u64 {
-    (holder.0 as u64 + 1) << 32 | cutoff as u64
+pub(crate) const fn pack(holder: HolderId, cutoff: u32) -> u32 {
+    (holder.0 + 1) << CUTOFF_BITS | cutoff
 }
 
 /// Takes a word apart that is not `NOBODY`.
-#[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
-pub(crate) const fn unpack(word: u64) -> (HolderId, u32) {
-    (HolderId(((word >> 32) as u32).wrapping_sub(1)), word as u32)
+pub(crate) const fn unpack(word: u32) -> (HolderId, u32) {
+    (HolderId((word >> CUTOFF_BITS).wrapping_sub(1)), word & ((1 << CUTOFF_BITS) - 1))
 }
 
 /// Holders of a run as bits and words: `[PARTIAL words][bits …]`.
 #[derive(Debug)]
-pub(crate) struct Many(Box<[AtomicU64]>);
+pub(crate) struct Many(Box<[AtomicU32]>);
 
 /// A copy of a `Many`, to change and publish.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
-    pub(crate) bits: Vec<u64>,
+    pub(crate) bits: Vec<u32>,
     pub(crate) partial: Vec<(HolderId, u32)>,
 }
 
@@ -47,21 +51,21 @@ impl Many {
         debug_assert!(draft.partial.len() <= PARTIAL);
         let partial = draft.partial.iter().map(|(holder, cutoff)| pack(*holder, *cutoff));
         let words = partial.chain(std::iter::repeat(NOBODY)).take(PARTIAL);
-        Self(words.chain(draft.bits.iter().copied()).map(AtomicU64::new).collect())
+        Self(words.chain(draft.bits.iter().copied()).map(AtomicU32::new).collect())
     }
 
     /// Bytes allocated.
     pub(crate) const fn bytes(&self) -> u64 {
-        self.0.len() as u64 * 8
+        self.0.len() as u64 * 4
     }
 
     /// The words of holders that may have a beginning only.
-    pub(crate) fn partial(&self) -> &[AtomicU64] {
+    pub(crate) fn partial(&self) -> &[AtomicU32] {
         self.0.get(..PARTIAL).unwrap_or_default()
     }
 
     /// The bits of holders that have the whole run, by id.
-    pub(crate) fn bits(&self) -> &[AtomicU64] {
+    pub(crate) fn bits(&self) -> &[AtomicU32] {
         self.0.get(PARTIAL..).unwrap_or_default()
     }
 
@@ -73,14 +77,14 @@ impl Many {
 
     /// Tells whether a holder has its bit.
     pub(crate) fn has_bit(&self, holder: HolderId) -> bool {
-        let word = self.bits().get(holder.index() / 64);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (holder.0 % 64) & 1 == 1)
+        let word = self.bits().get(holder.index() / 32);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (holder.0 % 32) & 1 == 1)
     }
 
     /// Sets or clears a holder's bit; false if there is no room for it. Only the writer calls it.
     pub(crate) fn set_bit(&self, holder: HolderId, on: bool) -> bool {
-        let Some(word) = self.bits().get(holder.index() / 64) else { return false };
-        let mask = 1 << (holder.0 % 64);
+        let Some(word) = self.bits().get(holder.index() / 32) else { return false };
+        let mask = 1 << (holder.0 % 32);
         let old = word.load(Ordering::Relaxed);
         word.store(if on { old | mask } else { old & !mask }, Ordering::Release);
         true
@@ -91,8 +95,8 @@ impl Draft {
     /// Sets a holder's cutoff in a run of `len` blocks.
     pub(crate) fn set(&mut self, holder: HolderId, cutoff: u32, len: u32) {
         self.partial.retain(|(other, _)| *other != holder);
-        let index = holder.index() / 64;
-        let mask = 1 << (holder.0 % 64);
+        let index = holder.index() / 32;
+        let mask = 1 << (holder.0 % 32);
         if cutoff >= len {
             if self.bits.len() <= index {
                 self.bits.resize(index + 1, 0);
@@ -112,25 +116,25 @@ impl Draft {
 
     /// Lists the holders with their cutoffs in a run of `len` blocks.
     pub(crate) fn iter(&self, len: u32) -> impl Iterator<Item = (HolderId, u32)> + '_ {
-        let whole = ones(self.bits.iter().copied()).map(move |holder| (holder, len));
+        let whole = ones(self.bits.iter().map(|word| u64::from(*word)), 32).map(move |holder| (holder, len));
         whole.chain(self.partial.iter().copied())
     }
 }
 
 /// Lists the holders in words.
-pub(crate) fn members(words: &[AtomicU64]) -> impl Iterator<Item = (HolderId, u32)> + '_ {
+pub(crate) fn members(words: &[AtomicU32]) -> impl Iterator<Item = (HolderId, u32)> + '_ {
     words.iter().map(|word| word.load(Ordering::Relaxed)).filter(|word| *word != NOBODY).map(unpack)
 }
 
 /// Finds the word of a holder, or of nobody.
-pub(crate) fn word_of(words: &[AtomicU64], holder: Option<HolderId>) -> Option<&AtomicU64> {
-    let wanted = holder.map_or(0, |holder| pack(holder, 0) >> 32);
-    words.iter().find(|word| word.load(Ordering::Relaxed) >> 32 == wanted)
+pub(crate) fn word_of(words: &[AtomicU32], holder: Option<HolderId>) -> Option<&AtomicU32> {
+    let wanted = holder.map_or(0, |holder| pack(holder, 0) >> CUTOFF_BITS);
+    words.iter().find(|word| word.load(Ordering::Relaxed) >> CUTOFF_BITS == wanted)
 }
 
-/// Lists the holders whose bits are set.
-pub(crate) fn ones(words: impl Iterator<Item = u64>) -> impl Iterator<Item = HolderId> {
-    words.zip((0_u32..).step_by(64)).flat_map(|(word, base)| Ones { word, base })
+/// Lists the holders whose bits are set in words that hold `width` bits each.
+pub(crate) fn ones(words: impl Iterator<Item = u64>, width: usize) -> impl Iterator<Item = HolderId> {
+    words.zip((0_u32..).step_by(width)).flat_map(|(word, base)| Ones { word, base })
 }
 
 /// The set bits of one word.

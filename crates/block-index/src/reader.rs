@@ -7,7 +7,7 @@ use crate::members::{FEW, PARTIAL};
 use crate::runs::{DEAD, Header};
 use crate::shared::Shared;
 use crate::store::common;
-use crate::sync::{Arc, Ordering, fence, prefetch};
+use crate::sync::{Arc, AtomicU32, Ordering, fence, prefetch};
 
 /// A handle for lookups: any number of them, on any thread, without locks.
 ///
@@ -34,6 +34,8 @@ impl Reader {
     }
 
     /// Finds how many of `keys` each holder has, counted from the first.
+    ///
+    /// `keys` are the keys of one prompt's blocks, in order: each names all before it.
     ///
     /// While the writer is at work, each holder's depth is one that it had at some time during the call.
     pub fn matches(&self, keys: &[BlockKey], found: &mut Matches) {
@@ -91,7 +93,7 @@ fn step<'a>(shared: &'a Shared, header: &Header, rest: &[BlockKey], found: &mut 
     if let Some(ahead) = ahead {
         prefetch(ahead.keys.load(Ordering::Relaxed).cast_const());
     }
-    let matched = common(keys_of(header, len), rest);
+    let matched = reach(keys_of(header, len), rest);
     let before = found.words.len();
     let taken = take(header, found);
     let onwards = match rest.get(matched as usize) {
@@ -121,9 +123,35 @@ fn take(header: &Header, found: &mut Matches) -> Taken {
         *word = place.load(Ordering::Acquire);
     }
     let from = found.words.len();
-    let bits = many.bits().iter().map(|word| word.load(Ordering::Acquire));
+    let load = |word: &AtomicU32| u64::from(word.load(Ordering::Acquire));
+    let bits =
+        many.bits().chunks(2).map(|pair| pair.iter().rev().fold(0, |acc, word| acc << 32 | load(word)));
     found.words.extend(bits.chain(std::iter::repeat(0)).take(found.width));
     Taken::Many(TakenMany { from, partial })
+}
+
+/// Counts how many keys a run and a prompt have in common, from the first, which they share.
+///
+/// A key names everything before it, so where two lists agree they agree in all that comes before: the last keys tell
+/// for the whole, and what differs is found by halving until the rest is a few cache lines.
+fn reach(run: &[BlockKey], rest: &[BlockKey]) -> u32 {
+    const SCAN: usize = 64;
+    let mut len = run.len().min(rest.len());
+    let same = |at: usize| run.get(at) == rest.get(at);
+    if len > 0 && same(len - 1) {
+        return u32::try_from(len).unwrap_or(u32::MAX);
+    }
+    let mut from = 0;
+    while len - from > SCAN {
+        let middle = from + (len - from) / 2;
+        if same(middle) {
+            from = middle;
+        } else {
+            len = middle;
+        }
+    }
+    let (run, rest) = (run.get(from..len).unwrap_or_default(), rest.get(from..len).unwrap_or_default());
+    u32::try_from(from).unwrap_or(u32::MAX) + common(run, rest)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "takes the lower half")]

@@ -6,7 +6,7 @@ use identity::BlockKey;
 
 use crate::members::{FEW, Many, NOBODY};
 use crate::slots::{NONE, Slot};
-use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Names a run; reused after its grace.
 pub(crate) type RunId = u32;
@@ -29,7 +29,7 @@ pub(crate) struct Header {
     pub(crate) shape: AtomicU64,
     pub(crate) keys: AtomicPtr<BlockKey>,
     pub(crate) many: AtomicPtr<Many>,
-    pub(crate) few: [AtomicU64; FEW],
+    pub(crate) few: [AtomicU32; FEW],
 }
 
 /// What only the writer knows of a run.
@@ -98,7 +98,7 @@ impl Header {
             shape: AtomicU64::new(DEAD),
             keys: AtomicPtr::new(std::ptr::null_mut()),
             many: AtomicPtr::new(std::ptr::null_mut()),
-            few: std::array::from_fn(|_| AtomicU64::new(NOBODY)),
+            few: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
         }
     }
 
@@ -185,7 +185,7 @@ impl Runs {
             Some((chunk, base))
         });
         chunks.flat_map(|(chunk, base)| {
-            let used = crate::members::ones(chunk.used.iter().copied());
+            let used = crate::members::ones(chunk.used.iter().copied(), 64);
             used.filter_map(move |index| Some((base + index.0, chunk.metas.get(index.index())?)))
         })
     }

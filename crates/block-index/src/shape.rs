@@ -16,7 +16,7 @@ use crate::limbo::Garbage;
 use crate::limits::HolderId;
 use crate::members::{Draft, FEW, Many, NOBODY, PARTIAL, pack, word_of};
 use crate::runs::{DEAD, Header, Meta, RunId};
-use crate::slots::{NONE, RANGE_MAX};
+use crate::slots::{NONE, RANGE_MAX, same_chunk};
 use crate::sync::Ordering;
 
 /// Partial holders up to which a merged run is worth it; well below `PARTIAL`, so that it does not split at once.
@@ -147,7 +147,9 @@ impl Index {
         let meta = self.runs.get(run)?.clone();
         let next = self.slots.owner(meta.start.checked_add(meta.len)?);
         let tail = self.runs.get(next)?.clone();
-        let adjoins = tail.parent == meta.start + meta.len - 1 && tail.start == meta.start + meta.len;
+        let adjoins = tail.start == meta.start + meta.len
+            && tail.parent == tail.start - 1
+            && same_chunk(tail.parent, tail.start);
         let members = meta.members as usize;
         let in_use = meta.alive == meta.len && tail.alive > 0;
         if !adjoins || !in_use || meta.len + tail.len > RANGE_MAX {
@@ -274,19 +276,12 @@ impl Index {
 
     /// Forgets the keys of slots and sends the slots to limbo.
     pub(crate) fn drop_keys(&mut self, start: u32, len: u32) {
-        for ahead in 0..len.min(8) {
-            self.slots.key(start + ahead).inspect(|key| self.table.prefetch(*key));
-        }
-        for at in 0..len {
-            if let Some(key) = self.slots.key(start + at) {
-                if at + 8 < len {
-                    self.slots.key(start + at + 8).inspect(|key| self.table.prefetch(*key));
-                }
-                self.table.remove(key, start + at);
-            }
+        for key in self.slots.keys(start, len) {
+            self.table.forget(*key);
         }
         self.slots.set_owner(start, len, NONE);
         self.retire(Garbage::Slots { start, len });
+        self.table.purge(&self.slots);
     }
 }
 

@@ -14,11 +14,14 @@ pub(crate) type Slot = u32;
 /// No slot, no run.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// The owner of slots that are being filled.
+pub(crate) const LAID: u32 = u32::MAX - 1;
+
 /// Slots in a page.
 pub(crate) const PAGE: u32 = 8;
 
-/// Longest range.
-pub(crate) const RANGE_MAX: u32 = 8_192;
+/// Longest range: a cutoff in it takes 13 bits.
+pub(crate) const RANGE_MAX: u32 = 8_192 - PAGE;
 
 const CHUNK: u32 = 1 << 16;
 const PAGES: u32 = CHUNK / PAGE;
@@ -88,6 +91,16 @@ impl Slots {
     /// Returns the key in an allocated slot.
     pub(crate) fn key(&self, slot: Slot) -> Option<BlockKey> {
         self.keys(slot, 1).first().copied()
+    }
+
+    /// Returns the key in a slot, if the slot belongs to somebody.
+    pub(crate) fn live_key(&self, slot: Slot) -> Option<BlockKey> {
+        if self.owner(slot) == NONE { None } else { self.key(slot) }
+    }
+
+    /// Tells whether a slot belongs to somebody and has this key.
+    pub(crate) fn holds(&self, slot: Slot, key: BlockKey) -> bool {
+        self.owner(slot) != NONE && self.key(slot) == Some(key)
     }
 
     /// Writes keys into slots that no reader can reach yet, and names their owner.
@@ -235,6 +248,11 @@ impl Drop for Chunk {
         // chunk has waited for the grace of every range in it.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.keys, CHUNK as usize)) });
     }
+}
+
+/// Tells whether two slots lie in one chunk, so that neighbours by number are neighbours in memory.
+pub(crate) const fn same_chunk(left: Slot, right: Slot) -> bool {
+    left / CHUNK == right / CHUNK
 }
 
 const fn chunk_of(slot: Slot) -> usize {

@@ -6,7 +6,7 @@ use crate::index::{Index, RUNS_SPARE, runs_max};
 use crate::limits::{HolderId, Refused, Stored};
 use crate::members::Draft;
 use crate::runs::{Meta, RunId};
-use crate::slots::{NONE, RANGE_MAX, Slot};
+use crate::slots::{LAID, NONE, RANGE_MAX, Slot};
 
 /// How far ahead of an insertion its place in the table is asked for.
 const AHEAD: usize = 8;
@@ -174,7 +174,7 @@ impl Index {
             let (now, later) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             let len = u32::try_from(len).unwrap_or(RANGE_MAX);
             let start = self.slots.allocate(len);
-            self.slots.write(start, now, NONE);
+            self.slots.write(start, now, LAID);
             laid.ranges.push((start, len));
             rest = later;
         }

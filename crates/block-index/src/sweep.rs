@@ -98,7 +98,7 @@ impl Index {
 
     /// Makes tables fit what is in them.
     fn shrink(&mut self) {
-        self.table.shrink();
+        self.table.shrink(&self.slots);
         if self.shared.heads().is_sparse(self.fill) {
             self.rebuild_heads();
             self.reclaim();

@@ -3,12 +3,12 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
 };
 
 /// Orders a reader's announcement before everything it reads after it.

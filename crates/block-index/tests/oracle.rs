@@ -220,7 +220,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn answers_equal_the_model(changes in prop::collection::vec(change(20), 1..120), queries in prop::collection::vec(digits(), 8)) {
+    fn answers_equal_the_model(changes in prop::collection::vec(change(40), 1..160), queries in prop::collection::vec(digits(), 8)) {
         let mut both = Both::new();
         for change in &changes {
             both.apply(change);

@@ -45,9 +45,11 @@ pub fn run(blocks: usize) {
     );
     let mut rng = Rng(5);
     let prompts: Vec<BlockKey> = (0..20_000).flat_map(|_| keys_of(rng.word() % chat)).collect();
-    let queries: Vec<(usize, usize)> = (0..20_000).map(|at| (at * 300, 300)).filter(|(at, _)| at + 300 <= prompts.len()).collect();
+    let queries: Vec<(usize, usize)> =
+        (0..20_000).map(|at| (at * 300, 300)).filter(|(at, _)| at + 300 <= prompts.len()).collect();
     let mut found = Matches::new();
-    let touch = |(from, len): (usize, usize)| prompts[from..from + len].iter().fold(0, |acc, key| acc ^ key.get());
+    let touch =
+        |(from, len): (usize, usize)| prompts[from..from + len].iter().fold(0, |acc, key| acc ^ key.get());
     let latency = measure(&queries, touch, |(from, len)| {
         reader.matches(&prompts[from..from + len], &mut found);
         found.groups().len()

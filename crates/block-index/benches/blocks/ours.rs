@@ -13,7 +13,6 @@ pub struct Ours {
     pub keys: Vec<BlockKey>,
     pub query_keys: Vec<BlockKey>,
     pub refused: u64,
-    pub found: Matches,
 }
 
 impl Ours {
@@ -23,7 +22,7 @@ impl Ours {
         let ids = (0..workload.holders).filter_map(|_| index.add_holder().ok()).collect();
         let wrap = |keys: &[u64]| keys.iter().map(|key| BlockKey::new(*key)).collect();
         let (keys, query_keys) = (wrap(&workload.keys), wrap(&workload.query_keys));
-        Self { index, reader, ids, keys, query_keys, refused: 0, found: Matches::new() }
+        Self { index, reader, ids, keys, query_keys, refused: 0 }
     }
 
     /// Applies events and answers the CPU time it took, in nanoseconds.
@@ -53,12 +52,10 @@ impl Ours {
     pub fn each(&self, query: (usize, usize), found: &mut Matches) -> usize {
         self.reader.matches(self.query(query), found);
         let mut count = 0;
-        for group in found.groups() {
-            for holder in group.holders.iter() {
-                std::hint::black_box((holder, group.depth));
-                count += 1;
-            }
-        }
+        found.for_each(|holder, depth| {
+            std::hint::black_box((holder.get(), depth));
+            count += 1;
+        });
         count
     }
 

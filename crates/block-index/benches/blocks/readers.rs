@@ -35,11 +35,21 @@ pub fn run(name: &str) {
         });
         let ns: u64 = (0..20).map(|_| ours.apply(&workload.churn)).sum();
         stop.store(true, Ordering::Relaxed);
-        println!("{name}: writer beside a reader: {:.1} M blocks/s", workload::Workload::blocks(&workload.churn) as f64 * 2e4 / ns as f64);
+        println!(
+            "{name}: writer beside a reader: {:.1} M blocks/s",
+            workload::Workload::blocks(&workload.churn) as f64 * 2e4 / ns as f64
+        );
         busy.join().unwrap()
     });
     let retries = reader.retries() - before;
-    println!("  quiet: p50 {} ns, p99 {} ns over {} lookups (thread CPU, clock included)", quiet.0, quiet.1, quiet.2);
+    println!(
+        "  quiet: p50 {} ns, p99 {} ns over {} lookups (thread CPU, clock included)",
+        quiet.0, quiet.1, quiet.2
+    );
     println!("  busy:  p50 {} ns, p99 {} ns over {} lookups", busy.0, busy.1, busy.2);
-    println!("  p99 ratio {:.2}; {retries} retries, {:.4} % of lookups", f64::from(busy.1) / f64::from(quiet.1), retries as f64 * 100.0 / busy.2 as f64);
+    println!(
+        "  p99 ratio {:.2}; {retries} retries, {:.4} % of lookups",
+        f64::from(busy.1) / f64::from(quiet.1),
+        retries as f64 * 100.0 / busy.2 as f64
+    );
 }

@@ -42,7 +42,8 @@ fn one(name: &str, workload: &Workload) {
         let mut rates: Vec<f64> = (0..3).map(|_| rate(blocks, ours.apply(&workload.churn))).collect();
         println!("  churn {:.1} M blocks/s", median(&mut rates));
     }
-    let mut removals: Vec<f64> = (0..workload.holders.min(8)).map(|at| ours.remove_holder(at as usize) as f64 / 1e6).collect();
+    let mut removals: Vec<f64> =
+        (0..workload.holders.min(8)).map(|at| ours.remove_holder(at as usize) as f64 / 1e6).collect();
     for at in 8..workload.holders {
         ours.remove_holder(at as usize);
     }

@@ -190,11 +190,14 @@ impl Maker {
     }
 
     fn run(mut self) -> Workload {
-        let systems: Vec<Vec<u64>> = (0..self.sizes.systems).map(|_| self.locals(self.sizes.system)).collect();
-        let conversations: Vec<_> = (0..self.sizes.conversations).map(|_| self.conversation(&systems)).collect();
+        let systems: Vec<Vec<u64>> =
+            (0..self.sizes.systems).map(|_| self.locals(self.sizes.system)).collect();
+        let conversations: Vec<_> =
+            (0..self.sizes.conversations).map(|_| self.conversation(&systems)).collect();
         let streams = self.streams(&conversations);
         for locals in &systems {
-            let whole = Conversation { keys: chain(locals), locals: locals.clone(), ends: vec![locals.len()] };
+            let whole =
+                Conversation { keys: chain(locals), locals: locals.clone(), ends: vec![locals.len()] };
             for holder in 0..self.sizes.holders {
                 let events = self.store(&whole, holder, (0, locals.len()), 0);
                 self.out.build.extend(events);
@@ -485,6 +488,10 @@ impl Naive {
     /// Answers (holder, depth) by holder, depths above 0.
     pub fn matches(&self, keys: &[u64]) -> Vec<(u32, u32)> {
         let depth = |held: &HashSet<u64>| keys.iter().take_while(|key| held.contains(key)).count() as u32;
-        (0..).zip(&self.0).map(|(holder, held)| (holder, depth(held))).filter(|(_, depth)| *depth > 0).collect()
+        (0..)
+            .zip(&self.0)
+            .map(|(holder, held)| (holder, depth(held)))
+            .filter(|(_, depth)| *depth > 0)
+            .collect()
     }
 }
