@@ -3,6 +3,7 @@
 //! When it dies: the published fleet stays; the next life resumes its rows and watches anew.
 
 mod fleet;
+mod last_view;
 mod table;
 
 use std::sync::Arc;
@@ -10,11 +11,13 @@ use std::time::Duration;
 
 use actor_kit::{Address, Children, Failed, Mail, Node, Spec};
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use identity::WorkerId;
 use membership::presence::{Bounds, Signal};
 use ports::engine::Endpoint;
 use ports::registry::{self, Entry, Event, Watch};
-use ports::{Clock, Engine, Registry};
+use ports::state_store;
+use ports::{Clock, Engine, Registry, StateStore};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 
@@ -42,6 +45,8 @@ pub struct DirectoryArgs {
     pub clock: Arc<dyn Clock>,
     /// When signals count as lost.
     pub bounds: Bounds,
+    /// Where the last view is kept for a restart while the registry is down; none to forget it.
+    pub last_view: Option<Arc<dyn StateStore>>,
 }
 
 #[derive(Debug)]
@@ -127,10 +132,14 @@ const MAILBOX_MAX: usize = 1024;
 const CHILDREN_MAX: usize = 64;
 const TICK: Duration = Duration::from_millis(200);
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+const KEEP_PERIOD: Duration = Duration::from_secs(2);
+const KEEP_DEADLINE: Duration = Duration::from_secs(5);
 const WATCH_RETRY: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 enum Msg {
+    Recalled(Option<Bytes>),
+    Kept(bool),
     Watch,
     Watching(Result<Box<dyn Watch>, registry::Error>),
     Watched(Box<dyn Watch>, Event),
@@ -147,6 +156,10 @@ struct State {
     args: DirectoryArgs,
     published: Arc<Published>,
     table: Table,
+    /// The view that is kept; none before the first is.
+    kept: Option<Bytes>,
+    keeping: bool,
+    keep_at: Duration,
     children: Children,
 }
 
@@ -164,7 +177,10 @@ impl Actor for Behaviour {
         let mut children = Children::new(CHILDREN_MAX);
         children.tick(&me, TICK, || Msg::Tick)?;
         children.after(&me, Duration::ZERO, Msg::Watch)?;
-        Ok(State { args, published, table, children })
+        let keep_at = args.clock.now() + KEEP_PERIOD;
+        let mut state = State { args, published, table, kept: None, keeping: false, keep_at, children };
+        state.recall(&me)?;
+        Ok(state)
     }
 
     async fn handle(
@@ -175,6 +191,8 @@ impl Actor for Behaviour {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.args.clock.now();
         match mail.open() {
+            Msg::Recalled(view) => state.recalled(view, now),
+            Msg::Kept(kept) => state.keep_ended(kept),
             Msg::Watch => state.watch(&me)?,
             Msg::Watching(Ok(watch)) => state.follow(&me, watch)?,
             Msg::Watching(Err(error)) => state.watch_later(&me, &error.to_string())?,
@@ -185,7 +203,7 @@ impl Actor for Behaviour {
             }
             Msg::Noted(worker, signal) => state.table.note(&worker, signal, now),
             Msg::Heard(pulses) => state.table.heard(&pulses),
-            Msg::Tick => state.probe(&me, now),
+            Msg::Tick => state.tick(&me, now),
         }
         state.publish(now);
         Ok(())
@@ -258,6 +276,58 @@ impl State {
             Err(error) => tracing::warn!(%worker, %error, "card has no usable endpoint"),
         }
         Some(worker)
+    }
+
+    fn recall(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), actor_kit::Full> {
+        let Some(store) = self.args.last_view.clone() else { return Ok(()) };
+        let name = last_view::name(&self.args.namespace);
+        let work = async move { store.load(&name).await };
+        let done = |outcome: Result<Result<Option<Bytes>, state_store::Error>, Failed>| {
+            Msg::Recalled(outcome.ok().and_then(Result::ok).flatten())
+        };
+        self.children.run(me, KEEP_DEADLINE, work, done).map(drop)
+    }
+
+    fn recalled(&mut self, view: Option<Bytes>, now: Duration) {
+        for card in view.iter().flat_map(|view| last_view::cards(view)) {
+            if let Ok(endpoint) = Endpoint::parse(&card.endpoint) {
+                self.table.recall(card, endpoint, now);
+            }
+        }
+        self.kept = view;
+    }
+
+    fn tick(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) {
+        self.probe(me, now);
+        if now >= self.keep_at && !self.keeping {
+            self.keep_at = now + KEEP_PERIOD;
+            self.keep(me);
+        }
+    }
+
+    /// Keeps the present view if it differs from the one that is kept.
+    fn keep(&mut self, me: &ActorRef<Mail<Msg>>) {
+        let Some(store) = self.args.last_view.clone() else { return };
+        let view = last_view::text(self.table.cards());
+        if self.kept.as_ref() == Some(&view) {
+            return;
+        }
+        let (name, value) = (last_view::name(&self.args.namespace), view.clone());
+        let work = async move { store.save(&name, value).await };
+        let done = |outcome: Result<Result<(), state_store::Error>, Failed>| {
+            Msg::Kept(matches!(outcome, Ok(Ok(()))))
+        };
+        if self.children.run(me, KEEP_DEADLINE, work, done).is_ok() {
+            (self.keeping, self.kept) = (true, Some(view));
+        }
+    }
+
+    fn keep_ended(&mut self, kept: bool) {
+        self.keeping = false;
+        if !kept {
+            tracing::warn!("last view of the workers could not be kept");
+            self.kept = None;
+        }
     }
 
     fn probe(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) {

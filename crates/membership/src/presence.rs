@@ -122,6 +122,12 @@ impl Presence {
         }
     }
 
+    /// Begins a row for a worker remembered from before this process: without lease, and suspect until it answers.
+    #[must_use]
+    pub const fn recalled(now: Duration) -> Self {
+        Self { probes_failed: 1, ..Self::new(false, now) }
+    }
+
     /// Takes note of a signal.
     pub fn note(&mut self, signal: Signal, bounds: &Bounds, now: Duration) {
         match signal {
@@ -161,7 +167,7 @@ impl Presence {
             return Standing { routable: Routable::No, credit, gone, suspect: true };
         }
         let silent = self.silent(now);
-        let beating = silent < bounds.beat_silence;
+        let beating = silent < bounds.beat_silence && (self.leased || self.beat_at.is_some());
         let suspect = !beating || !self.engine_healthy || self.probes_failed > 0;
         match (self.leased, beating) {
             (_, true) => Standing { routable: Routable::Yes, credit: Credit::Full, gone: false, suspect },
@@ -169,7 +175,8 @@ impl Presence {
                 Standing { routable: Routable::Yes, credit: Credit::Aging { silent }, gone: false, suspect }
             }
             (false, false) => {
-                let since = self.lease_lost_at.max(now.saturating_sub(silent) + bounds.beat_silence);
+                let beats_lost_at = self.beat_at.map_or(self.known_since, |beat| beat + bounds.beat_silence);
+                let since = self.lease_lost_at.max(beats_lost_at);
                 let gone = now.saturating_sub(since) >= bounds.by_load;
                 let routable = if gone { Routable::No } else { Routable::ByLoad };
                 Standing { routable, credit: Credit::None, gone, suspect }
@@ -258,6 +265,17 @@ mod tests {
             6,
             (Routable::Yes, Credit::Full, false),
         );
+    }
+
+    #[test]
+    fn what_is_recalled_is_suspect_and_tried_by_load() {
+        let mut presence = Presence::recalled(s(0));
+        let standing = presence.standing(&BOUNDS, s(1));
+        assert_eq!((standing.routable, standing.suspect), (Routable::ByLoad, true));
+        presence.note(BEAT, &BOUNDS, s(2));
+        assert_eq!(presence.standing(&BOUNDS, s(2)).routable, Routable::Yes);
+        presence.note(Signal::Answered, &BOUNDS, s(3));
+        assert!(!presence.standing(&BOUNDS, s(3)).suspect);
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct Row {
     card: Card,
     endpoint: Endpoint,
     presence: Presence,
-    beat_at: Duration,
+    beat_at: Option<Duration>,
     probe_at: Duration,
 }
 
@@ -51,11 +51,25 @@ impl Table {
             card: worker.card.clone(),
             endpoint: worker.endpoint.clone(),
             presence: worker.presence.clone(),
-            beat_at: Duration::ZERO,
+            beat_at: None,
             probe_at: Duration::ZERO,
         };
         let rows = fleet.workers().map(|worker| (worker.card.worker.clone(), row(worker))).collect();
         Self { bounds, rows }
+    }
+
+    /// Takes a card remembered from before this process, unless the worker is known already.
+    pub(super) fn recall(&mut self, card: Card, endpoint: Endpoint, now: Duration) {
+        if self.rows.len() < WORKERS_MAX && !self.rows.contains_key(&card.worker) {
+            let presence = Presence::recalled(now);
+            let row = Row { endpoint, presence, beat_at: None, probe_at: now, card };
+            self.rows.insert(row.card.worker.clone(), row);
+        }
+    }
+
+    /// Lists the cards, by worker.
+    pub(super) fn cards(&self) -> impl Iterator<Item = &Card> {
+        self.rows.values().map(|row| &row.card)
     }
 
     /// Takes a card, under lease. Answers false when there is no room.
@@ -72,7 +86,7 @@ impl Table {
             return false;
         }
         let presence = Presence::new(true, now);
-        let row = Row { endpoint, presence, beat_at: Duration::ZERO, probe_at: now, card };
+        let row = Row { endpoint, presence, beat_at: None, probe_at: now, card };
         self.rows.insert(row.card.worker.clone(), row);
         true
     }
@@ -106,9 +120,9 @@ impl Table {
     pub(super) fn heard(&mut self, pulses: &[Pulse]) {
         for pulse in pulses {
             if let Some(row) = self.rows.get_mut(&pulse.worker)
-                && pulse.beat_at > row.beat_at
+                && row.beat_at.is_none_or(|known| pulse.beat_at > known)
             {
-                row.beat_at = pulse.beat_at;
+                row.beat_at = Some(pulse.beat_at);
                 let signal = Signal::Beat { engine_healthy: pulse.engine_healthy };
                 row.presence.note(signal, &self.bounds, pulse.beat_at);
             }

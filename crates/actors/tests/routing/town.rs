@@ -18,7 +18,7 @@ use placement::{BoardLimits, KeyChain, QueueLimits, RoutingRequest};
 use ports::engine::Endpoint;
 use ports::engine::memory::{MemoryEngine, Reply};
 use ports::registry::{Entry, Lease};
-use ports::{Clock, InMemoryBus, InMemoryRegistry, Registry, TokioClock};
+use ports::{Clock, InMemoryBus, InMemoryRegistry, InMemoryStateStore, Registry, StateStore, TokioClock};
 use tokio::sync::watch;
 
 pub(crate) const NAMESPACE: &str = "test";
@@ -64,6 +64,7 @@ impl IndexSource for Told {
 
 pub(crate) struct Town {
     pub(crate) node: Node,
+    pub(crate) store: Arc<InMemoryStateStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) registry: InMemoryRegistry,
     pub(crate) bus: InMemoryBus,
@@ -74,6 +75,11 @@ pub(crate) struct Town {
 
 impl Town {
     pub(crate) async fn new(name: &str) -> Self {
+        Self::with_store(name, Arc::default()).await
+    }
+
+    /// Makes a town that remembers what `store` holds.
+    pub(crate) async fn with_store(name: &str, store: Arc<InMemoryStateStore>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::from_wall(1_000_000));
         let registry = InMemoryRegistry::new(Arc::clone(&clock));
         let (node, engine) = (Node::start(name), MemoryEngine::default());
@@ -83,10 +89,11 @@ impl Town {
             engine: Arc::new(engine.clone()),
             clock: Arc::clone(&clock),
             bounds: Bounds::default(),
+            last_view: Some(Arc::clone(&store) as Arc<dyn StateStore>),
         };
         let directory = DirectoryHandle::start(&node, args).await.unwrap();
         let (index, bus) = (Arc::new(Told::default()), InMemoryBus::new());
-        Self { node, clock, registry, bus, engine, index, directory }
+        Self { node, store, clock, registry, bus, engine, index, directory }
     }
 
     /// Registers a worker whose engine answers.
