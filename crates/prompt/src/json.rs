@@ -196,3 +196,109 @@ impl<'a> Iterator for Items<'a> {
 fn index(offset: u32) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Reads a node as `serde_json` would.
+    fn read(json: Json<'_>) -> Value {
+        match json.kind() {
+            Kind::Null => Value::Null,
+            Kind::Bool(flag) => Value::Bool(flag),
+            Kind::Number => serde_json::from_str(json.as_number().unwrap()).unwrap(),
+            Kind::Plain | Kind::Escaped => Value::String(json.as_str().unwrap().into_owned()),
+            Kind::Array => Value::Array(json.items().map(read).collect()),
+            Kind::Object => {
+                Value::Object(json.members().map(|(name, value)| (name.into_owned(), read(value))).collect())
+            }
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Bool),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::String),
+            prop::collection::vec(any::<char>(), 100..200)
+                .prop_map(|text| Value::String(text.into_iter().collect())),
+        ];
+        leaf.prop_recursive(6, 64, 8, |inner| {
+            let members = prop::collection::vec((any::<String>(), inner.clone()), 0..8);
+            prop_oneof![
+                prop::collection::vec(inner, 0..8).prop_map(Value::Array),
+                members.prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn reads_what_serde_writes(value in values(), pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+            let text = text.unwrap();
+            let theirs: Value = serde_json::from_str(&text).unwrap();
+            let document = parse(&Bytes::from(text)).unwrap();
+            prop_assert_eq!(read(document.root()), theirs);
+        }
+
+        #[test]
+        fn accepts_what_serde_accepts(value in values(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = serde_json::to_vec(&value).unwrap();
+            let at = at.index(text.len());
+            text[at] = byte;
+            let ours = parse(&Bytes::from(text.clone()));
+            match serde_json::from_slice::<Value>(&text) {
+                Ok(theirs) => prop_assert_eq!(read(ours.unwrap().root()), theirs),
+                // Numbers that no float holds are left to who needs their value.
+                Err(error) => prop_assert!(ours.is_err() || error.to_string().starts_with("number out of range")),
+            }
+        }
+
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(document) = parse(&Bytes::from(bytes)) {
+                document.root().get("x");
+            }
+        }
+    }
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(
+            parse(&Bytes::copy_from_slice(text.as_bytes())).unwrap_err().to_string(),
+            expected,
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn says_where_a_body_is_malformed() {
+        check("", "malformed JSON at line 1 column 1: unexpected end");
+        check("{\"a\": 1,\n }", "malformed JSON at line 2 column 2: expected a member name in quotes");
+        check("{\"a\" 1}", "malformed JSON at line 1 column 6: expected `:`");
+        check("[1 2]", "malformed JSON at line 1 column 4: expected `,` or `]`");
+        check("[1,]", "malformed JSON at line 1 column 4: expected a value");
+        check("{} x", "malformed JSON at line 1 column 4: unexpected data after the end");
+        check("[01]", "malformed JSON at line 1 column 3: expected `,` or `]`");
+        check("[1.]", "malformed JSON at line 1 column 4: invalid number");
+        check("[tru]", "malformed JSON at line 1 column 2: expected a value");
+        check("\"\\ud800\"", "malformed JSON at line 1 column 2: invalid escape");
+        check("\"\n\"", "malformed JSON at line 1 column 2: unescaped control character in a string");
+        check("\"abc", "malformed JSON at line 1 column 5: unterminated string");
+        check("NaN", "malformed JSON at line 1 column 1: expected a value");
+        check(&"[".repeat(129), "malformed JSON at line 1 column 129: too deeply nested");
+    }
+
+    #[test]
+    fn the_last_of_equal_names_counts() {
+        let document = parse(&Bytes::from_static(br#"{"a": 1, "b": 2, "\u0061": 3}"#)).unwrap();
+        assert_eq!(document.root().get("a").unwrap().as_number(), Some("3"));
+        assert_eq!(document.root().get("a").unwrap().span(), 27..28);
+        assert_eq!(document.root().get("c").map(Json::kind), None);
+    }
+}

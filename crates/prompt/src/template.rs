@@ -42,7 +42,7 @@ pub(crate) enum RenderError {
 impl Template {
     /// Compiles a template.
     pub(crate) fn compile(source: &str) -> Result<Self, minijinja::Error> {
-        let source = shims::without_generation_tags(source);
+        let source = shims::adapted(source);
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
         let format = content_format::detect(&source, &syntax)?;
         let names_developer = source.contains("\"developer\"") || source.contains("'developer'");

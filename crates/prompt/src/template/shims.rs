@@ -130,29 +130,62 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     Ok(Value::from_safe_string(python_json::dump(value, &style)?))
 }
 
-/// Drops `{% generation %}` and `{% endgeneration %}`, which only mark spans, keeping their effect on white space.
+/// Rewrites what minijinja reads differently.
 ///
 /// ```text
-/// {%- generation -%}   →   {%- if true -%}        {% endgeneration %}   →   {% endif %}
+/// {% generation %}      →  {% if true %}      a block that only marks a span
+/// {% endgeneration %}   →  {% endif %}
+/// {% raw %}⏎            →  {% raw %}⏎⏎        minijinja drops the newline, Jinja doesn't
 /// ```
-pub(super) fn without_generation_tags(source: &str) -> String {
-    let mut kept = String::with_capacity(source.len());
+pub(super) fn adapted(source: &str) -> String {
+    let mut adapted = String::with_capacity(source.len() + 16);
     let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at);
-        kept.push_str(before);
-        let Some(end) = tag.find("%}") else {
-            rest = tag;
-            break;
-        };
-        let (tag, after) = tag.split_at(end + 2);
-        match tag.trim_matches(['{', '%', '-', '+', '}', ' ', '\t', '\r', '\n']) {
-            "generation" => kept.push_str(&tag.replace("generation", "if true")),
-            "endgeneration" => kept.push_str(&tag.replace("endgeneration", "endif")),
-            _ => kept.push_str(tag),
-        }
+    let mut raw = false;
+    while let Some((before, tag, after)) = next_tag(rest) {
+        adapted.push_str(before);
         rest = after;
+        match (tag.trim_matches(['{', '%', '-', '+', '}', ' ', '\t', '\r', '\n']), raw) {
+            ("endraw", _) => {
+                raw = false;
+                adapted.push_str(tag);
+            }
+            ("raw", false) => {
+                raw = true;
+                adapted.push_str(tag);
+                if after.starts_with('\n') && !tag.ends_with("-%}") {
+                    adapted.push('\n');
+                }
+            }
+            ("generation", false) => adapted.push_str(&tag.replace("generation", "if true")),
+            ("endgeneration", false) => adapted.push_str(&tag.replace("endgeneration", "endif")),
+            _ => adapted.push_str(tag),
+        }
     }
-    kept.push_str(rest);
-    kept
+    adapted.push_str(rest);
+    adapted
+}
+
+/// Splits a source around its first block tag.
+fn next_tag(source: &str) -> Option<(&str, &str, &str)> {
+    let start = source.find("{%")?;
+    let (before, from) = source.split_at(start);
+    let (tag, after) = from.split_at(from.find("%}")? + 2);
+    Some((before, tag, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rewrites_only_tags_outside_of_raw_blocks() {
+        for (source, expected) in [
+            ("a{%- generation -%}b{% endgeneration %}", "a{%- if true -%}b{% endif %}"),
+            ("{% raw %}\n{% generation %}{% endraw %}", "{% raw %}\n\n{% generation %}{% endraw %}"),
+            ("{% raw -%}\nx{%endraw%}{%generation%}", "{% raw -%}\nx{%endraw%}{%if true%}"),
+            ("{% set generation = 1 %}{{ '{%' }}", "{% set generation = 1 %}{{ '{%' }}"),
+        ] {
+            assert_eq!(adapted(source), expected);
+        }
+    }
 }
