@@ -3,7 +3,7 @@
 mod class;
 mod network;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use class::Class;
 pub use network::{Network, NetworkError};
@@ -58,9 +58,12 @@ impl AddressPolicy {
     #[must_use]
     pub fn allowed_host(&self, host: &str) -> Option<Result<(), Denied>> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let bare = bare.split_once('%').map_or(bare, |(address, _zone)| address);
-        let address =
-            bare.parse().ok().or_else(|| loose(bare.strip_suffix('.').unwrap_or(bare)).map(IpAddr::V4))?;
+        let (address, zone) = bare.split_once('%').unwrap_or((bare, ""));
+        let address = match address.parse::<Ipv6Addr>() {
+            Ok(address) => IpAddr::V6(address),
+            Err(_) if !zone.is_empty() => return None,
+            Err(_) => IpAddr::V4(loose(bare.strip_suffix('.').unwrap_or(bare))?),
+        };
         Some(self.allowed(address))
     }
 }

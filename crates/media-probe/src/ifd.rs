@@ -72,6 +72,10 @@ impl<'a> Tiff<'a> {
         let start = self.first.saturating_add(head);
         let mut spent = 0_u64;
         for index in 0..entries {
+            // Of entries with one tag the first counts: nothing behind the last wanted one matters.
+            if found.iter().all(Option::is_some) {
+                break;
+            }
             let entry = self.entry(start.saturating_add(index.saturating_mul(size)))?;
             let wanted = tags.iter().zip(&mut *found).find(|(tag, _)| **tag == entry.tag);
             let slot = wanted.map(|(_, slot)| slot);
@@ -109,14 +113,12 @@ impl<'a> Tiff<'a> {
             entry.inline
         } else {
             let offset = if self.big { self.u64(entry.inline)? } else { self.u32(entry.inline)?.into() };
-            if self.bytes.whole {
-                *spent = spent.saturating_add(size);
-                if *spent > self.bytes.len() || offset >= 1 << 63 {
-                    return Ok(None);
-                }
-                // The reference reads every value, and stops at the first that isn't there.
-                self.bytes.read(offset, size)?;
+            *spent = spent.saturating_add(size);
+            if offset >= 1 << 63 || (self.bytes.whole && *spent > self.bytes.len()) {
+                return Ok(None);
             }
+            // The reference reads every value, and stops at the first that isn't there.
+            self.bytes.read(offset, size)?;
             offset
         };
         if !wanted || size == 0 {

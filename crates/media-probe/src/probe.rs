@@ -98,7 +98,8 @@ impl Header {
 /// The longest signature, in bytes.
 const SIGNATURE_BYTES: u64 = 12;
 
-/// Probes the first bytes of a file; any length will do, and a longer prefix never contradicts a `Sized` answer.
+/// Probes the first bytes of a file; any length will do. After a `Sized` answer no longer prefix gives
+/// another size.
 #[must_use]
 pub fn probe(prefix: &[u8]) -> Probe {
     examine(Bytes::new(prefix, false))

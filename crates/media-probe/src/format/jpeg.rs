@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use crate::bytes::{Bytes, Stop};
 use crate::exif::oriented;
 use crate::malformed::Malformed;
-use crate::orientation::Orientation;
 use crate::probe::Header;
 
 const XMP_NAME: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
@@ -25,17 +24,7 @@ struct Found<'a> {
 
 pub(crate) fn header(bytes: Bytes<'_>) -> Result<Header, Stop> {
     let mut found = Found::default();
-    match found.scan(bytes) {
-        Ok(()) => {}
-        // A square image looks the same whatever turns it.
-        Err(Stop::NeedMore(_))
-            if found.size.is_some_and(|(width, height)| width == height) && !bytes.whole =>
-        {
-            let (width, height) = found.size.unwrap_or_default();
-            return Ok(Header::settled(width, height, Orientation::UPRIGHT));
-        }
-        Err(stop) => return Err(stop),
-    }
+    found.scan(bytes)?;
     let Some((width, height)) = found.size else {
         return Err(Malformed::Part("JPEG without a frame").into());
     };
