@@ -26,7 +26,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode};
 use identity::MediaId;
-use prompt::{ChatRequest, CompletionRequest, Fallback, MediaFact, Model};
+use prompt::{ChatRequest, Clock, CompletionRequest, Fallback, MediaFact, Model};
 
 pub(crate) use self::error::ApiError;
 pub(crate) use self::generation::Prompt;
@@ -36,6 +36,7 @@ use crate::kv_event_source::KvEventSource;
 use crate::media::{Image, MediaLoader};
 use crate::rank::RankHandle;
 use crate::vocabulary::Vocabulary;
+use crate::wall_clock;
 
 /// All that handlers share.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Engine {
             size: Some(image.size),
         };
         let facts: Vec<MediaFact> = images.iter().enumerate().map(fact).collect();
-        let prompt = self.model.prompt(request, &facts, prompt::Clock::default()).map_err(body::refused)?;
+        let prompt = self.model.prompt(request, &facts, clock()).map_err(body::refused)?;
         let scope = Scope {
             media: prompt.media.iter().filter_map(|item| range(item, &images)).collect(),
             salt: request.params().cache_salt.as_deref().map(Arc::from),
@@ -182,6 +183,12 @@ impl Engine {
         }
         Ok(Prompt { tokens: prompt.tokens, scope, read_cache: true })
     }
+}
+
+/// Returns the time for templates that print it: this engine lives in UTC.
+fn clock() -> Clock {
+    let unix_seconds = i64::try_from(wall_clock::now().as_secs()).unwrap_or(i64::MAX);
+    Clock { unix_seconds, utc_offset_seconds: 0 }
 }
 
 fn range(item: &prompt::PlacedMedia, images: &[Image]) -> Option<MediaRange> {

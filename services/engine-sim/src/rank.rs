@@ -67,6 +67,8 @@ pub(crate) struct RankState {
     pub(crate) waiting: usize,
     /// Share of the pool in use, 0 to 1.
     pub(crate) usage: f64,
+    /// Batches of events published: the number of the next one.
+    pub(crate) event_batches: u64,
     /// Totals since the start.
     pub(crate) totals: Totals,
 }
@@ -143,6 +145,7 @@ pub(crate) struct Rank {
     state: Arc<Mutex<RankState>>,
     queued: Arc<AtomicU32>,
     events: Option<EventSink>,
+    event_batches: u64,
 }
 
 #[derive(Debug)]
@@ -164,9 +167,19 @@ impl Rank {
         let (sender, commands) = mpsc::channel(COMMANDS);
         let (state, queued) = (Arc::<Mutex<RankState>>::default(), Arc::<AtomicU32>::default());
         let handle = RankHandle { commands: sender, state: Arc::clone(&state), queued: Arc::clone(&queued) };
-        let scheduler = Scheduler::new(limits);
-        let requests = HashMap::new();
-        (handle, Self { scheduler, time, waiting_max, commands, requests, next_id: 0, state, queued, events })
+        let rank = Self {
+            scheduler: Scheduler::new(limits),
+            time,
+            waiting_max,
+            commands,
+            requests: HashMap::new(),
+            next_id: 0,
+            state,
+            queued,
+            events,
+            event_batches: 0,
+        };
+        (handle, rank)
     }
 
     /// Runs until every handle is dropped or `stop` is cancelled.
@@ -239,7 +252,9 @@ impl Rank {
         let events = self.scheduler.take_events();
         if let Some(sink) = self.events.as_ref().filter(|_| !events.is_empty()) {
             sink.publish(events).await;
+            self.event_batches += 1;
         }
+        self.report();
         for output in outputs {
             self.deliver(output);
         }
@@ -275,6 +290,7 @@ impl Rank {
             running: self.scheduler.running(),
             waiting: self.scheduler.waiting(),
             usage: self.scheduler.usage(),
+            event_batches: self.event_batches,
             totals: *self.scheduler.totals(),
         };
     }

@@ -114,6 +114,7 @@ fn media(page: &mut Page, engine: &Engine, states: &[RankState]) {
         page.line(name, &[], value);
     }
     let mut counter = |name, help, value: fn(&RankState) -> u64| page.ranks(name, help, states, value);
+    counter("engine_sim_event_batches_total", "Batches of events published.", |s| s.event_batches);
     counter("engine_sim_images_encoded_total", "Images encoded.", |s| s.totals.encoded_items);
     counter("engine_sim_image_tokens_encoded_total", "Image tokens encoded.", |s| s.totals.encoded_tokens);
 }

@@ -35,6 +35,7 @@ async fn batches_are_numbered_and_can_be_had_again() {
         batches.push(feed.next().await);
     }
     let first = batches[0].seq;
+    assert_eq!(engine.metric("engine_sim_event_batches_total").await, 3.0 + first as f64);
     assert!(batches.iter().zip(first..).all(|(batch, seq)| batch.seq == seq && batch.topic == "kv-events"));
     let replayed = replay(&engine, first + 1).await;
     let wanted = |batch: &crate::harness::Batch| {
