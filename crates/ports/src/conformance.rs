@@ -4,6 +4,8 @@
 
 pub mod bus;
 pub mod clock;
+pub mod engine;
+pub mod media_source;
 pub mod registry;
 
 use std::fmt;
