@@ -1,0 +1,148 @@
+//! How a process connects to NATS.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::ConnectOptions;
+
+/// Where NATS is and who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// URLs of the cluster's servers, at least one; `nats://` or `tls://`.
+    pub servers: Vec<String>,
+    /// What the server shows for this client.
+    pub name: String,
+    /// Who the client is.
+    pub credentials: Credentials,
+    /// Encryption; none for plain TCP unless a URL says `tls://`.
+    pub tls: Option<Tls>,
+}
+
+/// Who a client is.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// Nobody in particular.
+    #[default]
+    None,
+    /// A user with a password.
+    User {
+        /// Its name.
+        name: String,
+        /// Its password.
+        password: String,
+    },
+    /// The bearer of a token.
+    Token(String),
+    /// The owner of an nkey, by its seed.
+    Nkey(String),
+    /// A `.creds` file's contents: a JWT and its seed.
+    Creds(String),
+}
+
+impl fmt::Debug for Credentials {
+    /// Shows the kind and the user's name only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::User { name, .. } => write!(f, "User({name:?})"),
+            Self::Token(_) => f.write_str("Token"),
+            Self::Nkey(_) => f.write_str("Nkey"),
+            Self::Creds(_) => f.write_str("Creds"),
+        }
+    }
+}
+
+/// How the connection is encrypted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// A PEM file of authorities to trust beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// PEM files of the client's own certificate and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// Why no client could be made; a server that is down is not a reason.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The credentials are malformed.
+    #[error("malformed credentials")]
+    Credentials(#[source] std::io::Error),
+    /// The addresses, certificates or credentials cannot be used.
+    #[error("cannot connect to {servers}")]
+    Connect {
+        /// The addresses.
+        servers: String,
+        /// Why.
+        #[source]
+        source: async_nats::ConnectError,
+    },
+    /// There is no address.
+    #[error("no server given")]
+    NoServer,
+}
+
+const RECONNECT_MIN: Duration = Duration::from_millis(20);
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+/// A dead peer is noticed after two of these.
+const PING_PERIOD: Duration = Duration::from_secs(2);
+/// Messages of a subscription that wait in the client before the adapter's own queue takes them.
+const CLIENT_QUEUE_MAX: usize = 65_536;
+
+impl Config {
+    /// Translates to the client's options.
+    pub(crate) fn options(&self) -> Result<ConnectOptions, Error> {
+        let mut options = ConnectOptions::new()
+            .name(&self.name)
+            .retry_on_initial_connect()
+            .max_reconnects(None)
+            .reconnect_delay_callback(pause)
+            .connection_timeout(CONNECT_DEADLINE)
+            .ping_interval(PING_PERIOD)
+            .subscription_capacity(CLIENT_QUEUE_MAX);
+        options = match &self.credentials {
+            Credentials::None => options,
+            Credentials::User { name, password } => options.user_and_password(name.clone(), password.clone()),
+            Credentials::Token(token) => options.token(token.clone()),
+            Credentials::Nkey(seed) => options.nkey(seed.clone()),
+            Credentials::Creds(creds) => options.credentials(creds).map_err(Error::Credentials)?,
+        };
+        if let Some(tls) = &self.tls {
+            options = options.require_tls(true);
+            if let Some(ca_file) = &tls.ca_file {
+                options = options.add_root_certificates(ca_file.clone());
+            }
+            if let Some((certificate, key)) = &tls.client {
+                options = options.add_client_certificate(certificate.clone(), key.clone());
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Doubles from 20 ms up to 1 s.
+fn pause(attempts: usize) -> Duration {
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+    RECONNECT_MIN.saturating_mul(1 << doublings).min(RECONNECT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_second() {
+        let pauses: Vec<u128> = (0..9).map(|attempts| pause(attempts).as_millis()).collect();
+        assert_eq!(pauses, [20, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+        assert_eq!(pause(usize::MAX), RECONNECT_MAX);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let credentials = Credentials::User { name: "a".to_owned(), password: "hidden".to_owned() };
+        let config = Config { credentials, ..Config::default() };
+        assert!(!format!("{config:?}").contains("hidden"));
+    }
+}

@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+mod bus;
+pub mod config;
+mod message;
+
+pub use bus::NatsBus;
+pub use config::{Config, Credentials, Tls};
