@@ -1,5 +1,7 @@
 //! The in-memory engines and origins keep their ports' contracts.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
