@@ -17,6 +17,7 @@ use crate::headers;
 use crate::record::Record;
 use crate::relay::{Relay, Ticket};
 use crate::shared::Shared;
+use crate::verification::Sighting;
 
 /// A request on its way to a worker.
 #[derive(Debug)]
@@ -138,6 +139,7 @@ impl Shared {
         };
         self.metrics.decided(self.clock.now().saturating_sub(began));
         let record = self.remember(dispatch, &assignment);
+        let sighting = self.sighting(&record.model, &assignment.holder);
         let worker = assignment.worker_id().clone();
         match self.forward(dispatch, &assignment).await {
             Ok(begun) => {
@@ -147,7 +149,7 @@ impl Shared {
                 }
                 self.metrics
                     .first_byte(record.model.as_str(), self.clock.now().saturating_sub(dispatch.arrived));
-                Ok(Ok(self.relay(dispatch, begun, assignment, &record)))
+                Ok(Ok(self.relay(dispatch, begun, (assignment, sighting), &record)))
             }
             Err(failure) => {
                 if let Failure::Engine(error) = &failure {
@@ -212,7 +214,7 @@ impl Shared {
         self: &Arc<Self>,
         dispatch: &Dispatch,
         begun: Begun,
-        assignment: Assignment,
+        (assignment, sighting): (Assignment, Sighting),
         record: &Arc<Record>,
     ) -> Response<Answer> {
         let events = is_event_stream(&begun.headers);
@@ -220,6 +222,7 @@ impl Shared {
             shared: Arc::clone(self),
             record: Arc::clone(record),
             holder: assignment.holder.clone(),
+            sighting,
             obstacle: dispatch.draft.obstacle,
             traits: dispatch.draft.traits,
             succeeded: begun.status.is_success(),

@@ -15,6 +15,7 @@ use crate::api_error::ApiError;
 use crate::record::Record;
 use crate::shared::Shared;
 use crate::usage::UsageScanner;
+use crate::verification::Sighting;
 
 /// Passes frames as they come, and reads usage in passing. Dropped before its end, it cancels the engine's work.
 pub(crate) struct Relay {
@@ -31,6 +32,8 @@ pub(crate) struct Ticket {
     pub(crate) shared: Arc<Shared>,
     pub(crate) record: Arc<Record>,
     pub(crate) holder: Holder,
+    /// How the index stood when the request was placed.
+    pub(crate) sighting: Sighting,
     pub(crate) obstacle: Option<placement::Obstacle>,
     pub(crate) traits: placement::Traits,
     pub(crate) succeeded: bool,

@@ -220,7 +220,7 @@ fn log(error: &ApiError) {
     let (status, code, cause) = (error.status.as_u16(), error.code, error.cause.as_deref());
     if error.status == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!(status, code, cause, "request failed");
-    } else if error.status.is_server_error() {
+    } else if error.status.is_server_error() && !matches!(code, "starting" | "draining") {
         tracing::warn!(status, code, cause, "request failed");
     } else {
         tracing::debug!(status, code, cause, "request refused");

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use identity::Holder;
+use identity::{Holder, ModelName};
+use membership::replica::Phase;
 use parking_lot::Mutex;
 use placement::{Actual, Circumstances, IndexState, Obstacle, Predicted, Verdict, judge};
 
@@ -14,6 +15,15 @@ use crate::usage::Usage;
 /// Answers in a row, per holder, in which no cache was read although some was predicted.
 #[derive(Debug, Default)]
 pub(crate) struct Streaks(Mutex<HashMap<Holder, u32>>);
+
+/// How well the index stood for a holder at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sighting {
+    /// Blocks removed so far.
+    removed: u64,
+    /// Whether it follows the agent, and the agent all of the engine.
+    whole: bool,
+}
 
 /// Holders whose streaks are kept.
 const STREAKS_MAX: usize = 4096;
@@ -80,7 +90,25 @@ impl Shared {
     }
 
     /// How well the index stood for the holder while the request ran.
-    fn index_state(&self, _ticket: &Ticket) -> IndexState {
-        IndexState::Steady
+    fn index_state(&self, ticket: &Ticket) -> IndexState {
+        let now = self.sighting(&ticket.record.model, &ticket.holder);
+        let behind = |sighting: &Sighting| !sighting.whole;
+        if now.removed != ticket.sighting.removed {
+            IndexState::Removed
+        } else if behind(&now) || behind(&ticket.sighting) {
+            IndexState::Behind
+        } else {
+            IndexState::Steady
+        }
+    }
+
+    /// Looks at how well the index stands for a holder.
+    pub(crate) fn sighting(&self, model: &ModelName, holder: &Holder) -> Sighting {
+        let desks = self.models.desks();
+        let Some(view) = desks.get(model).map(|desk| desk.index.view()) else { return Sighting::default() };
+        view.holder(holder).map_or_else(Sighting::default, |known| Sighting {
+            removed: known.removed,
+            whole: known.state == Phase::Live && known.agrees != Some(false) && known.coverage >= 1.0,
+        })
     }
 }

@@ -29,6 +29,7 @@ struct Held {
     id: HolderId,
     incarnation: Incarnation,
     seq: u64,
+    removed: u64,
 }
 
 impl Store {
@@ -108,7 +109,7 @@ impl Store {
                 self.index.add_holder()?
             }
         };
-        self.held.insert(holder.clone(), Held { id, incarnation, seq: 0 });
+        self.held.insert(holder.clone(), Held { id, incarnation, seq: 0, removed: 0 });
         self.touched.insert(holder.clone());
         if self.by_id.len() <= id.index() {
             self.by_id.resize(id.index() + 1, None);
@@ -144,7 +145,8 @@ impl Store {
     }
 
     fn changes(&mut self, holder: &Holder, seq: u64, changes: Vec<Change>) -> Result<(), Refused> {
-        self.with(holder, seq, |index, id| {
+        let mut removed = 0;
+        let done = self.with(holder, seq, |index, id| {
             let mut first_refusal = Ok(());
             for change in changes {
                 match change {
@@ -155,12 +157,19 @@ impl Store {
                         }
                         first_refusal = first_refusal.and(stored);
                     }
-                    Change::Removed { keys } => drop(index.remove(id, &keys)),
-                    Change::Cleared => index.clear(id),
+                    Change::Removed { keys } => removed += u64::from(index.remove(id, &keys)),
+                    Change::Cleared => {
+                        removed += index.blocks(id);
+                        index.clear(id);
+                    }
                 }
             }
             first_refusal
-        })
+        });
+        if let Some(held) = self.held.get_mut(holder) {
+            held.removed = held.removed.saturating_add(removed);
+        }
+        done
     }
 
     /// Does some of the work that removals leave behind.
@@ -199,6 +208,7 @@ impl Store {
                 id: Some(held.id),
                 incarnation: Some(held.incarnation),
                 seq: held.seq,
+                removed: held.removed,
                 blocks: self.index.blocks(held.id),
                 digest: self.index.digest(held.id).map_or(0, KeySetDigest::fold),
                 ..HolderView::default()

@@ -30,6 +30,8 @@ pub struct HolderView {
     pub seq: u64,
     /// Sequence of the agent, as of the last beat.
     pub beat_seq: u64,
+    /// Blocks removed since the holder has its place in the index; grows.
+    pub removed: u64,
     /// Blocks in the index.
     pub blocks: u64,
     /// Digest of these, folded.
