@@ -17,7 +17,6 @@ const CAPACITY_MIN: usize = if cfg!(loom) { 4 } else { 64 };
 #[derive(Debug)]
 pub(crate) struct HeadTable {
     entries: Box<[AtomicU64]>,
-    shift: u32,
 }
 
 /// The writer's counts of the table in use.
@@ -28,11 +27,10 @@ pub(crate) struct Fill {
 }
 
 impl HeadTable {
-    /// Makes a table with room for twice as many runs.
+    /// Makes a table that so many runs fill to a half.
     pub(crate) fn for_runs(runs: usize) -> Self {
-        let capacity = (runs * 2).next_power_of_two().max(CAPACITY_MIN);
-        let entries = (0..capacity).map(|_| AtomicU64::new(EMPTY)).collect();
-        Self { entries, shift: 32 - capacity.trailing_zeros() }
+        let entries = (0..(runs * 2).max(CAPACITY_MIN)).map(|_| AtomicU64::new(EMPTY)).collect();
+        Self { entries }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -104,7 +102,7 @@ impl HeadTable {
 
     /// Copies the live entries into a table of fitting size. Only the writer calls it.
     pub(crate) fn rebuilt(&self, fill: Fill) -> Self {
-        let copy = Self::for_runs(fill.live + fill.live / 2);
+        let copy = Self::for_runs(fill.live);
         for place in &self.entries {
             let entry = place.load(Ordering::Relaxed);
             if entry == EMPTY || entry == TOMBSTONE {
@@ -123,11 +121,12 @@ impl HeadTable {
     }
 
     fn home(&self, tag: u32) -> usize {
-        (tag.wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+        let spread = u64::from(tag.wrapping_mul(0x9e37_79b1));
+        ((spread * self.entries.len() as u64) >> 32) as usize
     }
 
     fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.entries.len() - 1)
+        if at + 1 == self.entries.len() { 0 } else { at + 1 }
     }
 }
 

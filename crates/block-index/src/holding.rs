@@ -1,11 +1,11 @@
 //! How much of a run a holder has, and every change of that.
 
 use crate::index::Index;
-use crate::limbo::{Garbage, Memory};
+use crate::limbo::{Garbage, ManyMemory};
 use crate::limits::HolderId;
 use crate::members::{Draft, FEW, Many, NOBODY, PARTIAL, members, pack, unpack, word_of};
 use crate::runs::RunId;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 
 impl Index {
     /// Returns how many of a run's blocks a holder has.
@@ -191,7 +191,7 @@ impl Index {
                 }
                 draft
             },
-            Many::draft,
+            |many| many.draft(),
         ))
     }
 
@@ -199,9 +199,8 @@ impl Index {
     pub(crate) fn set_many(&mut self, run: RunId, draft: &Draft) {
         let stamp = self.shared.epochs.stamp();
         let Some(header) = self.header(run) else { return };
-        let many = Many::new(draft);
-        let bytes = many.bytes();
-        let old = header.many.swap(Box::into_raw(Box::new(many)), Ordering::AcqRel);
+        let old = header.many.swap(Many::allocate(draft), Ordering::AcqRel);
+        let bytes = header.many().map_or(0, Many::bytes);
         if let Some(meta) = self.runs.get_mut(run) {
             if old.is_null() {
                 meta.left_few = stamp;
@@ -233,14 +232,12 @@ impl Index {
 
     /// Retires a `Many` that was just unlinked; null does nothing.
     #[expect(unsafe_code, reason = "retires what was published by pointer")]
-    pub(crate) fn retire_many(&mut self, old: *mut Many) {
-        if old.is_null() {
-            return;
-        }
-        // SAFETY: non-null pointers in headers are from `Box::into_raw`; this one was swapped out just now, so it is
-        // unlinked, and it stays allocated until its grace.
-        let (memory, bytes) = unsafe { (Memory::retired(old), (*old).bytes()) };
-        self.counts.many_bytes -= bytes;
+    pub(crate) fn retire_many(&mut self, old: *mut AtomicU32) {
+        // SAFETY: null or from `Many::allocate`; this one was swapped out just now, and stays allocated until its grace.
+        let Some(many) = (unsafe { Many::at(old) }) else { return };
+        self.counts.many_bytes -= many.bytes();
+        // SAFETY: as above; it is unlinked and handed over once.
+        let memory = unsafe { ManyMemory::retired(old) };
         self.retire(Garbage::Many { _memory: memory });
     }
 }

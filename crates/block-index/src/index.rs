@@ -85,12 +85,13 @@ pub fn new(limits: Limits) -> (Index, Reader) {
         holders_max: limits.holders_max.min(HOLDERS_MAX),
         blocks_max: limits.blocks_max.min(BLOCKS_MAX),
     };
-    let shared = Arc::new(Shared::new(limits.holders_max, runs_max(limits.blocks_max)));
+    let shared = Arc::new(Shared::new(limits, runs_max(limits.blocks_max)));
     let reader = Reader::new(Arc::clone(&shared));
+    let slots = Slots::new(Arc::clone(&shared.keys));
     let index = Index {
         shared,
         limits,
-        slots: Slots::new(),
+        slots,
         runs: Runs::new(),
         table: KeyTable::new(),
         fill: Fill::default(),
@@ -206,6 +207,16 @@ impl Index {
             self.fill.dead -= 1;
         }
         self.fill.live += 1;
+        if let Some(parent) = self.runs.get(run).map(|meta| meta.parent).filter(|parent| *parent != NONE) {
+            self.guess_next(self.slots.owner(parent));
+        }
+    }
+
+    /// Tells readers in a run which run follows, if there is but one.
+    pub(crate) fn guess_next(&self, run: RunId) {
+        let (Some(header), Some(meta)) = (self.header(run), self.runs.get(run)) else { return };
+        let only = self.runs.get(meta.child).filter(|child| child.next == NONE).map(|_| meta.child);
+        header.next.store(only.map_or(0, |child| child + 1), Ordering::Release);
     }
 
     /// Hides a run from readers that are not in it.
@@ -258,7 +269,7 @@ impl Drop for Index {
     /// Leaves the memory to the last reader: readers go on answering from the last state.
     fn drop(&mut self) {
         let estate = Estate {
-            _slots: std::mem::replace(&mut self.slots, Slots::new()),
+            _slots: std::mem::replace(&mut self.slots, Slots::new(Arc::clone(&self.shared.keys))),
             _runs: std::mem::replace(&mut self.runs, Runs::new()),
             _limbo: std::mem::take(&mut self.limbo),
         };

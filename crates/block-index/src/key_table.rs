@@ -267,7 +267,7 @@ mod tests {
     proptest! {
         #[test]
         fn table_equals_a_map(changes in prop::collection::vec((any::<bool>(), 0_u64..400), 1..600), spread in any::<u64>()) {
-            let mut slots = Slots::new();
+            let mut slots = Slots::new(crate::slots::directory(1_000));
             let mut table = KeyTable::new();
             let mut model = HashMap::new();
             for (add, number) in changes {
@@ -275,7 +275,7 @@ mod tests {
                 let key = BlockKey::new((number % 40).wrapping_mul(spread | 1 << 60) ^ number << 3 ^ 0xffff_fff0_0000_0000);
                 let held = model.get(&key).copied();
                 if add {
-                    let slot = slots.allocate(1);
+                    let slot = slots.allocate(1).unwrap();
                     slots.write(slot, &[key], 0);
                     prop_assert_eq!(table.insert(key, slot, &slots), held);
                     model.entry(key).or_insert(slot);

@@ -7,6 +7,7 @@ use crate::limits::HolderId;
 use crate::members::Many;
 use crate::runs::RunId;
 use crate::slots::Slot;
+use crate::sync::AtomicU32;
 
 /// Something unlinked.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(crate) enum Garbage {
     Slots { start: Slot, len: u32 },
     Run(RunId),
     Holder(HolderId),
-    Many { _memory: Memory<Many> },
+    Many { _memory: ManyMemory },
     Heads { _memory: Memory<HeadTable> },
 }
 
@@ -46,6 +47,36 @@ impl<T> Drop for Memory<T> {
     fn drop(&mut self) {
         // SAFETY: promised by the caller of `retired`.
         drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// An owned `Many` that readers may still point to, freed when dropped.
+#[derive(Debug)]
+pub(crate) struct ManyMemory(*mut AtomicU32);
+
+// SAFETY: it owns its target like a box; the target is made of atomics.
+#[expect(unsafe_code, reason = "an owned allocation behind a raw pointer")]
+unsafe impl Send for ManyMemory {}
+// SAFETY: as above; a shared reference gives no access to the target.
+#[expect(unsafe_code, reason = "an owned allocation behind a raw pointer")]
+unsafe impl Sync for ManyMemory {}
+
+impl ManyMemory {
+    /// Takes over an allocation.
+    ///
+    /// # Safety
+    /// As for [`Memory::retired`], with a pointer from `Many::allocate`.
+    #[expect(unsafe_code, reason = "ownership of a raw pointer cannot be checked")]
+    pub(crate) const unsafe fn retired(pointer: *mut AtomicU32) -> Self {
+        Self(pointer)
+    }
+}
+
+impl Drop for ManyMemory {
+    #[expect(unsafe_code, reason = "takes back what was published by pointer")]
+    fn drop(&mut self) {
+        // SAFETY: promised by the caller of `retired`.
+        unsafe { Many::free(self.0) };
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A holder is in a run with a *cutoff*: how many of the run's blocks it has, from the first. Up to eight holders sit in
 //! the run's own cache line, one word each. More of them are a [`Many`]: a bit for each that has the whole run, and a
-//! word for each of up to fourteen that have its beginning. A word is the holder plus one and the cutoff, 19 and 13 bits.
+//! word for each of up to fifteen that have its beginning. A word is the holder plus one and the cutoff, 19 and 13 bits.
 //!
 //! Every change of one holder is one store, so a reader sees each holder as it was before or after. The one change that
 //! takes two (between the bit and the word) replaces the `Many` by a copy.
@@ -14,7 +14,7 @@ use crate::sync::{AtomicU32, Ordering};
 pub(crate) const FEW: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Holders in a `Many` that may have a beginning only.
-pub(crate) const PARTIAL: usize = if cfg!(loom) { 2 } else { 14 };
+pub(crate) const PARTIAL: usize = if cfg!(loom) { 2 } else { 15 };
 
 /// A word of nobody.
 pub(crate) const NOBODY: u32 = 0;
@@ -34,9 +34,10 @@ pub(crate) const fn unpack(word: u32) -> (HolderId, u32) {
     (HolderId((word >> CUTOFF_BITS).wrapping_sub(1)), word & ((1 << CUTOFF_BITS) - 1))
 }
 
-/// Holders of a run as bits and words: `[PARTIAL words][bits …]`.
-#[derive(Debug)]
-pub(crate) struct Many(Box<[AtomicU32]>);
+/// Holders of a run as words and bits: `[count of bit words][PARTIAL words][bits, 32 a word …]`, one allocation behind a
+/// thin pointer, whose first cache line has the count and the words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Many<'a>(&'a [AtomicU32]);
 
 /// A copy of a `Many`, to change and publish.
 #[derive(Clone, Debug)]
@@ -45,44 +46,72 @@ pub(crate) struct Draft {
     pub(crate) partial: Vec<(HolderId, u32)>,
 }
 
-impl Many {
-    /// Makes one from a draft whose partial holders fit.
-    pub(crate) fn new(draft: &Draft) -> Self {
+impl<'a> Many<'a> {
+    /// Allocates one from a draft whose partial holders fit, for [`Many::at`] and [`Many::free`].
+    pub(crate) fn allocate(draft: &Draft) -> *mut AtomicU32 {
         debug_assert!(draft.partial.len() <= PARTIAL);
+        let count = u32::try_from(draft.bits.len()).unwrap_or(u32::MAX);
         let partial = draft.partial.iter().map(|(holder, cutoff)| pack(*holder, *cutoff));
-        let words = partial.chain(std::iter::repeat(NOBODY)).take(PARTIAL);
-        Self(words.chain(draft.bits.iter().copied()).map(AtomicU32::new).collect())
+        let partial = partial.chain(std::iter::repeat(NOBODY)).take(PARTIAL);
+        let words = std::iter::once(count).chain(partial).chain(draft.bits.iter().copied());
+        let words: Box<[AtomicU32]> = words.map(AtomicU32::new).collect();
+        Box::into_raw(words).cast()
+    }
+
+    /// Views the one behind a pointer; `None` for null.
+    ///
+    /// # Safety
+    /// The pointer is null or from [`Many::allocate`], and not freed while the view is in use.
+    #[expect(unsafe_code, reason = "published by pointer")]
+    pub(crate) unsafe fn at(pointer: *const AtomicU32) -> Option<Self> {
+        // SAFETY: as promised by the caller; the count is never changed after allocation.
+        let count = unsafe { pointer.as_ref() }?.load(Ordering::Relaxed);
+        // SAFETY: that many words were allocated.
+        Some(Self(unsafe { std::slice::from_raw_parts(pointer, 1 + PARTIAL + count as usize) }))
+    }
+
+    /// Frees the one behind a pointer; null does nothing.
+    ///
+    /// # Safety
+    /// The pointer is null or from [`Many::allocate`], freed once, and nobody can reach it any more.
+    #[expect(unsafe_code, reason = "takes back what was published by pointer")]
+    pub(crate) unsafe fn free(pointer: *mut AtomicU32) {
+        // SAFETY: as promised by the caller.
+        let Some(many) = (unsafe { Many::at(pointer) }) else { return };
+        let words = std::ptr::slice_from_raw_parts_mut(pointer, many.0.len());
+        // SAFETY: the slice is the one that `allocate` turned into a pointer.
+        drop(unsafe { Box::from_raw(words) });
     }
 
     /// Bytes allocated.
-    pub(crate) const fn bytes(&self) -> u64 {
+    pub(crate) const fn bytes(self) -> u64 {
         self.0.len() as u64 * 4
     }
 
     /// The words of holders that may have a beginning only.
-    pub(crate) fn partial(&self) -> &[AtomicU32] {
-        self.0.get(..PARTIAL).unwrap_or_default()
+    pub(crate) fn partial(self) -> &'a [AtomicU32] {
+        self.0.get(1..=PARTIAL).unwrap_or_default()
     }
 
     /// The bits of holders that have the whole run, by id.
-    pub(crate) fn bits(&self) -> &[AtomicU32] {
-        self.0.get(PARTIAL..).unwrap_or_default()
+    pub(crate) fn bits(self) -> &'a [AtomicU32] {
+        self.0.get(1 + PARTIAL..).unwrap_or_default()
     }
 
     /// Takes a copy. Only the writer calls it.
-    pub(crate) fn draft(&self) -> Draft {
+    pub(crate) fn draft(self) -> Draft {
         let bits = self.bits().iter().map(|word| word.load(Ordering::Relaxed)).collect();
         Draft { bits, partial: members(self.partial()).collect() }
     }
 
     /// Tells whether a holder has its bit.
-    pub(crate) fn has_bit(&self, holder: HolderId) -> bool {
+    pub(crate) fn has_bit(self, holder: HolderId) -> bool {
         let word = self.bits().get(holder.index() / 32);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (holder.0 % 32) & 1 == 1)
     }
 
     /// Sets or clears a holder's bit; false if there is no room for it. Only the writer calls it.
-    pub(crate) fn set_bit(&self, holder: HolderId, on: bool) -> bool {
+    pub(crate) fn set_bit(self, holder: HolderId, on: bool) -> bool {
         let Some(word) = self.bits().get(holder.index() / 32) else { return false };
         let mask = 1 << (holder.0 % 32);
         let old = word.load(Ordering::Relaxed);

@@ -6,8 +6,9 @@ use crate::matches::{Matches, Taken, TakenMany};
 use crate::members::{FEW, PARTIAL};
 use crate::runs::{DEAD, Header};
 use crate::shared::Shared;
+use crate::slots;
 use crate::store::common;
-use crate::sync::{Arc, AtomicU32, Ordering, fence, prefetch};
+use crate::sync::{Arc, AtomicU32, Ordering, fence};
 
 /// A handle for lookups: any number of them, on any thread, without locks.
 ///
@@ -89,17 +90,16 @@ fn step<'a>(shared: &'a Shared, header: &Header, rest: &[BlockKey], found: &mut 
     }
     let len = length(shape);
     // Ask for the run that follows before comparing this one: it is the likely way onwards.
-    let ahead = rest.get(len as usize).and_then(|key| shared.find_head(*key)).map(|(_, header)| header);
-    if let Some(ahead) = ahead {
-        prefetch(ahead.keys.load(Ordering::Relaxed).cast_const());
-    }
-    let matched = reach(keys_of(header, len), rest);
+    let ahead = rest.get(len as usize).and_then(|key| follow(shared, header, *key));
+    let matched = reach(keys_of(shared, header, len), rest);
     let before = found.words.len();
     let taken = take(header, found);
     let onwards = match rest.get(matched as usize) {
         None => None,
+        // A run shares at least the key by which it was found.
+        Some(_) if matched == 0 => None,
         Some(_) if matched == len && ahead.is_some() => ahead,
-        Some(key) => shared.find_head(*key).map(|(_, header)| header),
+        Some(key) => follow(shared, header, *key),
     };
     fence(Ordering::Acquire);
     if header.shape.load(Ordering::Relaxed) == shape {
@@ -159,11 +159,22 @@ const fn length(shape: u64) -> u32 {
     shape as u32
 }
 
+/// Finds the run that begins with a key, first where the run before it says.
+fn follow<'a>(shared: &'a Shared, header: &Header, key: BlockKey) -> Option<&'a Header> {
+    let guess = header.next.load(Ordering::Acquire).checked_sub(1);
+    let guessed = guess.and_then(|run| shared.run_at(run, key));
+    guessed.or_else(|| shared.find_head(key).map(|(_, header)| header))
+}
+
 /// Returns a run's keys, good for as long as the caller is pinned.
-#[expect(unsafe_code, reason = "keys are published by pointer and length")]
-fn keys_of(header: &Header, len: u32) -> &[BlockKey] {
-    let keys = header.keys.load(Ordering::Relaxed);
-    // SAFETY: `len` was loaded (acquire) from the shape of this run, whose keys up to that length were written before it
-    // was published and are not written again before the grace of their slots, which the caller's pin holds off.
+#[expect(unsafe_code, reason = "keys are published by number and length")]
+fn keys_of<'a>(shared: &'a Shared, header: &Header, len: u32) -> &'a [BlockKey] {
+    let keys = slots::address(&shared.keys, header.slot.load(Ordering::Relaxed));
+    if keys.is_null() {
+        return &[];
+    }
+    // SAFETY: `len` was loaded (acquire) from the shape of this run, whose keys up to that length lie in one chunk, were
+    // written before it was published and are not written again, nor the chunk freed, before the grace of their slots,
+    // which the caller's pin holds off.
     unsafe { std::slice::from_raw_parts(keys, len as usize) }
 }

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use identity::BlockKey;
-
 use crate::members::{FEW, Many, NOBODY};
 use crate::slots::{NONE, Slot};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -27,8 +25,12 @@ pub(crate) const DEAD: u64 = u64::MAX;
 pub(crate) struct Header {
     pub(crate) head: AtomicU64,
     pub(crate) shape: AtomicU64,
-    pub(crate) keys: AtomicPtr<BlockKey>,
-    pub(crate) many: AtomicPtr<Many>,
+    /// First slot.
+    pub(crate) slot: AtomicU32,
+    /// One more than the run that alone continues this one, 0 if there is none or several: a guess that spares readers
+    /// the table.
+    pub(crate) next: AtomicU32,
+    pub(crate) many: AtomicPtr<AtomicU32>,
     pub(crate) few: [AtomicU32; FEW],
 }
 
@@ -96,7 +98,8 @@ impl Header {
         Self {
             head: AtomicU64::new(0),
             shape: AtomicU64::new(DEAD),
-            keys: AtomicPtr::new(std::ptr::null_mut()),
+            slot: AtomicU32::new(NONE),
+            next: AtomicU32::new(0),
             many: AtomicPtr::new(std::ptr::null_mut()),
             few: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
         }
@@ -106,11 +109,11 @@ impl Header {
     ///
     /// The reference is good for as long as the caller is pinned, or is the writer and has not retired it.
     #[expect(unsafe_code, reason = "published by pointer")]
-    pub(crate) fn many(&self) -> Option<&Many> {
+    pub(crate) fn many(&self) -> Option<Many<'_>> {
         let many = self.many.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or from `Box::into_raw`, published after it was filled; it is freed only after
+        // SAFETY: the pointer is null or from `Many::allocate`, published after it was filled; it is freed only after
         // the grace of its retirement, which every caller is within.
-        unsafe { many.as_ref() }
+        unsafe { Many::at(many) }
     }
 
     /// Publishes a new length under a new version. Only the writer calls it.
@@ -232,10 +235,8 @@ impl Runs {
         let index = run as usize / CHUNK;
         let many =
             header(directory, run).map(|header| header.many.swap(std::ptr::null_mut(), Ordering::AcqRel));
-        if let Some(many) = many.filter(|many| !many.is_null()) {
-            // SAFETY: from `Box::into_raw`; swapped out of a header whose run is past its grace.
-            drop(unsafe { Box::from_raw(many) });
-        }
+        // SAFETY: from `Many::allocate`; swapped out of a header whose run is past its grace.
+        unsafe { Many::free(many.unwrap_or(std::ptr::null_mut())) };
         let Some(place) = self.chunks.get_mut(index) else { return };
         let Some(chunk) = place else { return };
         crate::bits::clear(&mut chunk.used, run % u32::try_from(CHUNK).unwrap_or(1), 1);
@@ -266,11 +267,8 @@ impl Drop for Chunk {
         // run in it was used and the grace of all had passed, or the last handle of the index is gone.
         let headers = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.headers, CHUNK)) };
         for header in &headers {
-            let many = header.many.load(Ordering::Relaxed);
-            if !many.is_null() {
-                // SAFETY: a `Many` still in its header was not retired, so this is its only owner.
-                drop(unsafe { Box::from_raw(many) });
-            }
+            // SAFETY: a `Many` still in its header was not retired, so this is its only owner.
+            unsafe { Many::free(header.many.load(Ordering::Relaxed)) };
         }
     }
 }

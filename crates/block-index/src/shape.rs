@@ -16,8 +16,8 @@ use crate::limbo::Garbage;
 use crate::limits::HolderId;
 use crate::members::{Draft, FEW, Many, NOBODY, PARTIAL, pack, word_of};
 use crate::runs::{DEAD, Header, Meta, RunId};
-use crate::slots::{NONE, RANGE_MAX, same_chunk};
-use crate::sync::Ordering;
+use crate::slots::{NONE, RANGE_MAX, Slot, same_chunk};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Partial holders up to which a merged run is worth it; well below `PARTIAL`, so that it does not split at once.
 const MERGED_PARTIAL: usize = PARTIAL / 2;
@@ -26,14 +26,13 @@ impl Index {
     /// Makes a run over written slots, with these holders, not yet published under its first key.
     pub(crate) fn make_run(&mut self, meta: Meta, holders: &Draft) -> Option<RunId> {
         let (start, len, parent) = (meta.start, meta.len, meta.parent);
-        let keys = self.slots.address(start);
         let head = self.slots.key(start)?;
         let run = self.runs.allocate(&self.shared.directory, meta)?;
         let count = holders.iter(len).count();
         let many =
-            if count > FEW { Box::into_raw(Box::new(Many::new(holders))) } else { std::ptr::null_mut() };
+            if count > FEW { Many::allocate(holders) } else { std::ptr::null_mut() };
         let header = self.header(run)?;
-        fill(header, head, keys, many);
+        fill(header, head, start, many);
         if many.is_null() {
             for (place, (holder, cutoff)) in header.few.iter().zip(holders.iter(len)) {
                 place.store(pack(holder, cutoff), Ordering::Relaxed);
@@ -76,12 +75,13 @@ impl Index {
         if let Some(meta) = self.runs.get_mut(next) {
             meta.prev = prev;
         }
+        let above = if parent == NONE { NONE } else { self.slots.owner(parent) };
         if let Some(meta) = self.runs.get_mut(prev) {
             meta.next = next;
         } else {
-            let above = if parent == NONE { NONE } else { self.slots.owner(parent) };
             self.first_child(above).replace(next);
         }
+        self.guess_next(above);
     }
 
     fn first_child(&mut self, above: RunId) -> FirstChild<'_> {
@@ -138,8 +138,10 @@ impl Index {
         } else {
             self.first_child(from).replace(next);
         }
+        self.guess_next(from);
         debug_assert_eq!(self.slots.owner(parent), to, "the block before a run belongs to the run above it");
         self.link(child, parent);
+        self.guess_next(to);
     }
 
     /// Undoes a split whose reason has gone: `run` and the run in the slots after it become one.
@@ -295,9 +297,10 @@ impl FirstChild<'_> {
 }
 
 /// Fills a header nobody can see yet.
-fn fill(header: &Header, head: BlockKey, keys: *mut BlockKey, many: *mut Many) {
+fn fill(header: &Header, head: BlockKey, start: Slot, many: *mut AtomicU32) {
     header.head.store(head.get(), Ordering::Relaxed);
-    header.keys.store(keys, Ordering::Relaxed);
+    header.slot.store(start, Ordering::Relaxed);
+    header.next.store(0, Ordering::Relaxed);
     for place in &header.few {
         place.store(NOBODY, Ordering::Relaxed);
     }

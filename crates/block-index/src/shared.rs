@@ -7,8 +7,9 @@ use identity::BlockKey;
 use crate::epoch::Epochs;
 use crate::head_table::HeadTable;
 use crate::limbo::Limbo;
+use crate::limits::Limits;
 use crate::runs::{self, Directory, Header, RunId, Runs};
-use crate::slots::Slots;
+use crate::slots::{self, KeyDirectory, Slots};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
 /// The shared part of an index.
@@ -16,6 +17,7 @@ use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 pub(crate) struct Shared {
     pub(crate) epochs: Epochs,
     pub(crate) directory: Directory,
+    pub(crate) keys: KeyDirectory,
     pub(crate) heads: AtomicPtr<HeadTable>,
     /// A bit for each holder that is present.
     pub(crate) active: Box<[AtomicU64]>,
@@ -36,11 +38,12 @@ pub(crate) struct Estate {
 }
 
 impl Shared {
-    pub(crate) fn new(holders_max: u32, runs_max: u32) -> Self {
-        let words = (holders_max as usize).div_ceil(64);
+    pub(crate) fn new(limits: Limits, runs_max: u32) -> Self {
+        let words = (limits.holders_max as usize).div_ceil(64);
         Self {
             epochs: Epochs::new(),
             directory: runs::directory(runs_max),
+            keys: slots::directory(limits.blocks_max),
             heads: AtomicPtr::new(Box::into_raw(Box::new(HeadTable::for_runs(0)))),
             active: (0..words).map(|_| AtomicU64::new(0)).collect(),
             words: AtomicU64::new(0),
@@ -59,10 +62,12 @@ impl Shared {
 
     /// Finds the run that begins with a key, under the same terms.
     pub(crate) fn find_head(&self, key: BlockKey) -> Option<(RunId, &Header)> {
-        self.heads().find(key, |run| {
-            let header = runs::header(&self.directory, run)?;
-            (header.head.load(Ordering::Relaxed) == key.get()).then_some((run, header))
-        })
+        self.heads().find(key, |run| self.run_at(run, key).map(|header| (run, header)))
+    }
+
+    /// Returns a run's header if the run begins with a key.
+    pub(crate) fn run_at(&self, run: RunId, key: BlockKey) -> Option<&Header> {
+        runs::header(&self.directory, run).filter(|header| header.head.load(Ordering::Relaxed) == key.get())
     }
 }
 

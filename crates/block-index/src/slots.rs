@@ -7,6 +7,7 @@
 use identity::BlockKey;
 
 use crate::bits;
+use crate::sync::{Arc, AtomicPtr, Ordering};
 
 /// Names a place for one key: chunk in the upper, offset in the lower 16 bits.
 pub(crate) type Slot = u32;
@@ -38,9 +39,13 @@ struct Chunk {
     tired_at: u32,
 }
 
+/// Where readers find the keys of each chunk.
+pub(crate) type KeyDirectory = Arc<[AtomicPtr<BlockKey>]>;
+
 /// All slots of an index. Only the writer has it.
 #[derive(Debug)]
 pub(crate) struct Slots {
+    directory: KeyDirectory,
     chunks: Vec<Option<Chunk>>,
     open: u32,
     cursor: u32,
@@ -55,8 +60,8 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    pub(crate) const fn new() -> Self {
-        Self { chunks: Vec::new(), open: 0, cursor: 0, gaps: true }
+    pub(crate) const fn new(directory: KeyDirectory) -> Self {
+        Self { directory, chunks: Vec::new(), open: 0, cursor: 0, gaps: true }
     }
 
     /// Bytes allocated.
@@ -67,7 +72,7 @@ impl Slots {
     }
 
     /// Returns the address of a slot's key; it stays where it is until its range was freed.
-    pub(crate) fn address(&self, slot: Slot) -> *mut BlockKey {
+    fn address(&self, slot: Slot) -> *mut BlockKey {
         match self.chunks.get(chunk_of(slot)) {
             Some(Some(chunk)) => chunk.keys.wrapping_add(offset_in(slot)),
             _ => std::ptr::null_mut(),
@@ -134,7 +139,9 @@ impl Slots {
     }
 
     /// Allocates a range of `len` slots (at most `RANGE_MAX`), which begins on a page of its own.
-    pub(crate) fn allocate(&mut self, len: u32) -> Slot {
+    ///
+    /// `None` when all chunks that can be numbered are full.
+    pub(crate) fn allocate(&mut self, len: u32) -> Option<Slot> {
         let pages = len.div_ceil(PAGE).clamp(1, RANGE_MAX / PAGE);
         loop {
             if let Some(Some(chunk)) = self.chunks.get_mut(self.open as usize) {
@@ -143,11 +150,11 @@ impl Slots {
                     chunk.free -= pages;
                     let gap = if self.gaps { (pages / 4).clamp(1, 8) } else { 0 };
                     self.cursor = page + pages + gap;
-                    return self.open * CHUNK + page * PAGE;
+                    return Some(self.open * CHUNK + page * PAGE);
                 }
                 chunk.tired_at = chunk.free;
             }
-            self.open_chunk(pages);
+            self.open_chunk(pages)?;
         }
     }
 
@@ -185,47 +192,75 @@ impl Slots {
         bits::clear(&mut chunk.used, first, last.saturating_sub(first));
         chunk.free += last.saturating_sub(first);
         if chunk.free == PAGES && self.open as usize != index {
+            self.drop_chunk(index);
+        }
+    }
+
+    fn drop_chunk(&mut self, index: usize) {
+        if let (Some(entry), Some(place)) = (self.directory.get(index), self.chunks.get_mut(index)) {
+            entry.store(std::ptr::null_mut(), Ordering::Release);
             *place = None;
-            while let Some(None) = self.chunks.last() {
-                self.chunks.pop();
-            }
+        }
+        while let Some(None) = self.chunks.last() {
+            self.chunks.pop();
         }
     }
 
     /// Gives back the memory of chunks without ranges, the open one included.
     pub(crate) fn shrink(&mut self) {
-        for place in &mut self.chunks {
-            if place.as_ref().is_some_and(|chunk| chunk.free == PAGES) {
-                *place = None;
+        for index in (0..self.chunks.len()).rev() {
+            if let Some(Some(chunk)) = self.chunks.get(index)
+                && chunk.free == PAGES
+            {
+                self.drop_chunk(index);
             }
-        }
-        while let Some(None) = self.chunks.last() {
-            self.chunks.pop();
         }
         self.chunks.shrink_to_fit();
     }
 
     /// Picks another chunk to allocate from: one at least a quarter free, else a new one.
-    fn open_chunk(&mut self, pages: u32) {
+    fn open_chunk(&mut self, pages: u32) -> Option<()> {
         self.cursor = 0;
         let roomy = |chunk: &Chunk| {
             chunk.free >= (PAGES / 4).max(pages) && chunk.free >= chunk.tired_at.saturating_add(PAGES / 8)
         };
         let again = self.chunks.iter().position(|place| place.as_ref().is_some_and(roomy));
         self.gaps = again.is_none();
-        let index = again.unwrap_or_else(|| {
-            let hole = self.chunks.iter().position(Option::is_none);
-            let index = hole.unwrap_or(self.chunks.len());
-            if hole.is_none() {
-                self.chunks.push(None);
-            }
-            if let Some(place) = self.chunks.get_mut(index) {
-                *place = Some(Chunk::new());
-            }
-            index
-        });
+        let index = match again {
+            Some(index) => index,
+            None => self.new_chunk()?,
+        };
         self.open = u32::try_from(index).unwrap_or(NONE);
+        Some(())
     }
+
+    fn new_chunk(&mut self) -> Option<usize> {
+        let index = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
+        let entry = self.directory.get(index)?;
+        if index == self.chunks.len() {
+            self.chunks.push(None);
+        }
+        let chunk = Chunk::new();
+        entry.store(chunk.keys, Ordering::Release);
+        *self.chunks.get_mut(index)? = Some(chunk);
+        Some(index)
+    }
+}
+
+/// Makes the directory for a bound on blocks: room for each in a page of its own, and a gap after it.
+pub(crate) fn directory(blocks_max: u32) -> KeyDirectory {
+    let chunks = u64::from(blocks_max) * 2 * u64::from(PAGE) / u64::from(CHUNK) + 64;
+    // The last chunk would have the numbers `NONE` and `LAID`.
+    let chunks = chunks.min(u64::from(u32::MAX / CHUNK));
+    (0..chunks).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
+}
+
+/// Returns the address of a slot's key; null if its chunk is gone.
+pub(crate) fn address(directory: &KeyDirectory, slot: Slot) -> *const BlockKey {
+    directory.get(chunk_of(slot)).map_or(std::ptr::null(), |chunk| {
+        let keys = chunk.load(Ordering::Acquire).cast_const();
+        if keys.is_null() { keys } else { keys.wrapping_add(offset_in(slot)) }
+    })
 }
 
 impl Chunk {

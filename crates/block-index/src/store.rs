@@ -156,7 +156,12 @@ impl Index {
         if self.table.len().saturating_add(wanted) <= max && self.runs.count() < runs_max(max) - RUNS_SPARE {
             return Ok(());
         }
-        Err(Refused::Blocks { wanted, blocks: self.alive, blocks_max: max })
+        Err(self.full(wanted as usize))
+    }
+
+    fn full(&self, wanted: usize) -> Refused {
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        Refused::Blocks { wanted, blocks: self.alive, blocks_max: self.limits.blocks_max }
     }
 
     /// Writes new blocks into slots and the table; undone if one of them is in the table.
@@ -173,7 +178,10 @@ impl Index {
             let len = rest.len().min(RANGE_MAX as usize);
             let (now, later) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             let len = u32::try_from(len).unwrap_or(RANGE_MAX);
-            let start = self.slots.allocate(len);
+            let Some(start) = self.slots.allocate(len) else {
+                self.unlay(last, keys, &laid, 0);
+                return Err(self.full(keys.len()));
+            };
             self.slots.write(start, now, LAID);
             laid.ranges.push((start, len));
             rest = later;
