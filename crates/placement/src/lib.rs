@@ -21,7 +21,7 @@ pub use board::{Board, BoardLimits, Reading, Report};
 pub use candidate::{Candidate, Limits, Load, NearMedia, Standing, Why};
 pub use cost::{CostMs, Work, cost};
 pub use decision::{Appraisal, Decision, NEAR_MS, NEAR_SHARE, Reason, Unplaced, near_limit};
-pub use estimator::{Estimator, Sample};
+pub use estimator::{Estimator, Learning, Sample};
 pub use gauge::{Gauge, Gauges, Prefill, Reservation};
 pub use pending::{DispatchId, Expected, Pending, PendingLimits};
 pub use place::{Turn, place};

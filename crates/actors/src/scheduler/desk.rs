@@ -110,7 +110,7 @@ impl Desk {
         let prefill_tokens = ahead.prefill_tokens as f64 + f64::from(choice.work.prefill_tokens);
         let encode_tokens = ahead.media_tokens as f64 + f64::from(choice.work.encode_tokens);
         if !moment.request.streams {
-            let wait_ms = row.estimator.predict(&row.priors, prefill_tokens, encode_tokens);
+            let wait_ms = row.rates.first_token_ms(prefill_tokens, encode_tokens);
             self.prefills.end_after(wait_ms, place.prefill(), moment.now);
         }
         let block_size = seat.worker.card.block_size;
@@ -214,7 +214,7 @@ impl Desk {
             near: self.residency.near(&seat.holder, media, moment.now),
             limits: row.limits,
             adapters: &card.adapters,
-            rates: row.estimator.rates(&row.priors),
+            rates: row.rates,
             load: row.load(sight, moment.peers),
         }
     }

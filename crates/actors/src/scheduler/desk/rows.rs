@@ -7,7 +7,7 @@ use identity::{Holder, ModelName};
 use membership::Card;
 use membership::card::State;
 use membership::presence::Routable;
-use placement::{Estimator, Gauge, Limits, Load, Rates, Sample, Standing};
+use placement::{Estimator, Gauge, Learning, Limits, Load, Rates, Sample, Standing};
 
 use crate::directory::Seat;
 use crate::load_board::Peers;
@@ -19,15 +19,22 @@ use crate::scheduler::overlap::{Overlap, Sight};
 pub(super) struct Rows {
     fleet_version: Option<u64>,
     rows: Vec<Row>,
+    /// What holders with the same priors have in common.
+    shared: Vec<(Rates, Estimator)>,
 }
+
+/// Groups of equal priors whose common rates are learned.
+const SHARED_MAX: usize = 64;
 
 /// What is kept of a seat.
 #[derive(Debug)]
 pub(super) struct Row {
     holder: Holder,
     pub(super) gauge: Arc<Gauge>,
-    pub(super) estimator: Estimator,
-    pub(super) priors: Rates,
+    own: Estimator,
+    priors: Rates,
+    /// The priors as corrected by what was learned.
+    pub(super) rates: Rates,
     pub(super) limits: Limits,
     pub(super) standing: Standing,
 }
@@ -40,16 +47,20 @@ impl Rows {
             return;
         }
         let before = std::mem::take(&mut self.rows).into_iter();
-        let mut learned: HashMap<Holder, Estimator> = before.map(|row| (row.holder, row.estimator)).collect();
+        let mut learned: HashMap<Holder, Estimator> = before.map(|row| (row.holder, row.own)).collect();
         let row = |seat: &Seat| Row {
             holder: seat.holder.clone(),
             gauge: ledger.gauge(model, &seat.holder),
-            estimator: learned.remove(&seat.holder).unwrap_or_default(),
+            own: learned.remove(&seat.holder).unwrap_or(Estimator::new(Learning::OWN)),
             priors: priors(&seat.worker.card),
+            rates: Rates::default(),
             limits: limits(&seat.worker.card),
             standing: standing(seat),
         };
         self.rows = overlap.seats().iter().map(row).collect();
+        let rows = &self.rows;
+        self.shared.retain(|(priors, _)| rows.iter().any(|row| row.priors == *priors));
+        self.apply();
         self.fleet_version = version;
     }
 
@@ -61,17 +72,33 @@ impl Rows {
         self.rows.get(seat)
     }
 
-    /// Learns a holder's rates from a first-token time.
+    /// Learns from a holder's first-token time: first what it has in common with its like, then what sets it apart.
     pub(super) fn learn(&mut self, holder: &Holder, sample: &Sample) {
-        if let Some(row) = self.rows.iter_mut().find(|row| row.holder == *holder) {
-            row.estimator.learn(&row.priors, sample);
+        let Some(row) = self.rows.iter_mut().find(|row| row.holder == *holder) else { return };
+        let known = self.shared.iter().position(|(priors, _)| *priors == row.priors);
+        if known.is_none() && self.shared.len() < SHARED_MAX {
+            self.shared.push((row.priors, Estimator::new(Learning::SHARED)));
         }
+        if let Some((priors, shared)) = self.shared.iter_mut().find(|(priors, _)| *priors == row.priors) {
+            row.own.learn(&shared.rates(priors), sample);
+            shared.learn(priors, sample);
+        }
+        self.apply();
     }
 
-    /// Forgets what was learned of a holder: its engine is another now.
+    /// Forgets what set a holder apart: its engine is another now.
     pub(super) fn unlearn(&mut self, holder: &Holder) {
         if let Some(row) = self.rows.iter_mut().find(|row| row.holder == *holder) {
-            row.estimator = Estimator::default();
+            row.own = Estimator::new(Learning::OWN);
+        }
+        self.apply();
+    }
+
+    fn apply(&mut self) {
+        for row in &mut self.rows {
+            let shared = self.shared.iter().find(|(priors, _)| *priors == row.priors);
+            let common = shared.map_or(row.priors, |(priors, shared)| shared.rates(priors));
+            row.rates = row.own.rates(&common);
         }
     }
 }
