@@ -1,5 +1,6 @@
 //! Puts expansions in the place of placeholders, in order of appearance.
 
+mod newlines;
 mod slots;
 mod spelling;
 
@@ -11,6 +12,7 @@ use crate::fallback::Fallback;
 use crate::media_part::{MediaKind, MediaPart};
 use crate::prepared::{MediaFact, PlacedMedia};
 use crate::tokeniser::{Tokeniser, TokenizeError};
+use newlines::Newlines;
 use slots::Slot;
 use spelling::Spelled;
 
@@ -22,6 +24,7 @@ pub(crate) struct Expander {
     geometry: Option<Geometry>,
     ids: PlaceholderIds,
     slot: Slot,
+    newlines: Option<Newlines>,
 }
 
 /// The placeholder tokens of a vocabulary.
@@ -93,7 +96,9 @@ impl PlaceholderIds {
 impl Expander {
     pub(crate) fn new(geometry: Option<Geometry>, ids: PlaceholderIds, tokeniser: &Tokeniser) -> Self {
         let slot = Slot::of(geometry.as_ref(), ids.image, tokeniser);
-        Self { geometry, ids, slot }
+        let merges = geometry.as_ref().is_some_and(|geometry| geometry.family().merges_newlines());
+        let newlines = if merges { Newlines::of(tokeniser) } else { None };
+        Self { geometry, ids, slot, newlines }
     }
 
     pub(crate) const fn geometry(&self) -> Option<&Geometry> {
@@ -145,7 +150,11 @@ impl Expander {
             placed.certain = Some(0);
             placed.fallback.get_or_insert(unplaced.err().unwrap_or(Fallback::MediaUnplaced));
         }
-        placed.finish()
+        let placed = placed.finish();
+        match self.newlines {
+            Some(newlines) => newlines.merge(placed),
+            None => placed,
+        }
     }
 
     /// Returns where the first item of an unpredicted kind can stand, if there is any.
