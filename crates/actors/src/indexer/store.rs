@@ -8,8 +8,11 @@ use identity::{Holder, Incarnation, KeySetDigest};
 use membership::replica::{Op, Status};
 use membership::{Change, Run};
 
-use super::Outcome;
 use super::view::{HolderView, IndexView};
+use super::{Outcome, SWEEP_BUDGET};
+
+/// Sweeps before a holder is refused for want of an id; each takes well below a millisecond.
+const SWEEPS_MAX: usize = 32;
 
 /// A block index and its holders.
 #[derive(Debug)]
@@ -105,7 +108,12 @@ impl Store {
         let id = match self.index.add_holder() {
             Ok(id) => id,
             Err(_) => {
-                while self.index.sweep(super::SWEEP_BUDGET) && self.index.stats().limbo == 0 {}
+                // Ids of holders that left may still wait for their sweep.
+                for _ in 0..SWEEPS_MAX {
+                    if !self.index.sweep(SWEEP_BUDGET) {
+                        break;
+                    }
+                }
                 self.index.add_holder()?
             }
         };

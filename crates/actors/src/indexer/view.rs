@@ -73,12 +73,17 @@ impl IndexView {
         Self { reader, holders: HashMap::new(), by_id: Vec::new(), epoch: 0 }
     }
 
-    /// Copies the view with what is new of its holders, except their blocks.
+    /// Copies the view with what is new of its holders; blocks of a life that is over are given up.
     pub(super) fn with_news(&self, statuses: &HashMap<Holder, Status>) -> Self {
         let mut view = self.clone();
         for (holder, status) in statuses {
             if let Some(known) = view.holders.get_mut(holder) {
-                Arc::make_mut(known).learn(status);
+                let known = Arc::make_mut(known);
+                known.learn(status);
+                if status.incarnation.is_some_and(|present| known.incarnation.is_none_or(|old| old < present))
+                {
+                    (known.id, known.blocks, known.incarnation) = (None, 0, status.incarnation);
+                }
             }
         }
         view
