@@ -42,7 +42,11 @@ struct Row {
 ///
 /// # Errors
 /// The listener fails.
-pub async fn serve(listener: TcpListener, agents: Vec<AgentView>, stop: CancellationToken) -> std::io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    agents: Vec<AgentView>,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
     let router = Router::new()
         .route("/health/live", get(async || StatusCode::OK))
         .route("/health/ready", get(ready))
@@ -75,7 +79,7 @@ async fn metrics(State(agents): State<Arc<Vec<AgentView>>>) -> String {
         for row in &rows {
             let labels = format!("worker={:?},rank=\"{}\"", row.worker, row.rank);
             // Writing to a string does not fail.
-            write!(text, "{name}{{{labels}}} {}\n", value(row)).ok();
+            writeln!(text, "{name}{{{labels}}} {}", value(row)).ok();
         }
     }
     text
@@ -85,8 +89,12 @@ type Gauge = (&'static str, &'static str, fn(&Row) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
 const GAUGES: [Gauge; 4] = [
-    ("sightline_engine_healthy", "Whether the engine answers its health check.", |row| f64::from(row.engine_healthy)),
-    ("sightline_engine_coverage_ratio", "Share of the engine's blocks whose keys are known.", |row| row.coverage),
+    ("sightline_engine_healthy", "Whether the engine answers its health check.", |row| {
+        f64::from(row.engine_healthy)
+    }),
+    ("sightline_engine_coverage_ratio", "Share of the engine's blocks whose keys are known.", |row| {
+        row.coverage
+    }),
     ("sightline_engine_blocks", "Keys that the engine's cache has.", |row| row.blocks as f64),
     ("sightline_delta_sequence", "Sequence of the last delta.", |row| row.seq as f64),
 ];

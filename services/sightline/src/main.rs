@@ -1,3 +1,26 @@
-#![doc = include_str!("../README.md")]
+//! The `sightline` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+#[expect(clippy::print_stderr, reason = "the last word to the person who ran it")]
+fn main() -> ExitCode {
+    // One TLS provider for everything in the process; a second call would be an error, and there is none.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let matches = sightline::cli::command().get_matches();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(cause) => {
+            eprintln!("sightline: cannot start the runtime: {cause}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(sightline::cli::run(matches));
+    runtime.shutdown_timeout(std::time::Duration::from_millis(300));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(cause) => {
+            eprintln!("sightline: {cause:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

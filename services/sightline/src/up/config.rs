@@ -1,0 +1,90 @@
+//! What `sightline up` can be told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::up::engine_spec::EngineSpec;
+
+/// Configuration of `sightline up`.
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Number of frontends, on consecutive ports.
+    #[arg(long, default_value_t = Self::default().frontends)]
+    pub frontends: u16,
+    /// Number of simulated engines; unused where engines are attached.
+    #[arg(long, default_value_t = Self::default().workers)]
+    pub workers: u16,
+    /// Port of the first frontend.
+    #[arg(long, default_value_t = Self::default().port)]
+    pub port: u16,
+    /// Name under which the model is served; by default the directory's name.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Directory with the model's tokenizer, chat template and configurations.
+    #[arg(long, default_value_os_t = Self::default().model_dir)]
+    pub model_dir: PathBuf,
+    /// Tokens of a KV block.
+    #[arg(long, default_value_t = Self::default().block_size)]
+    pub block_size: u32,
+    /// KV blocks of each simulated engine.
+    #[arg(long, default_value_t = Self::default().kv_blocks)]
+    pub kv_blocks: u32,
+    /// Simulated seconds that pass in a real one; 0 for no simulated time at all.
+    #[arg(long, default_value_t = Self::default().speed)]
+    pub speed: f64,
+    /// Network, as a CIDR, from which images are fetched although it is not public; repeatable.
+    #[arg(long, value_name = "CIDR")]
+    pub media_allow_net: Vec<String>,
+    /// A real engine to attach instead of simulated ones, URL,kv-events=ENDPOINT[,replay=ENDPOINT][,bind]; repeatable.
+    #[arg(long, value_name = "SPEC")]
+    pub engine: Vec<EngineSpec>,
+    /// Run each simulated engine as a process of its own, and start it again when it ends.
+    #[arg(long, default_value_t = false)]
+    pub engines_as_processes: bool,
+    /// Port of the first simulated engine.
+    #[arg(long, default_value_t = Self::default().engine_port)]
+    pub engine_port: u16,
+    /// Port of the first simulated engine's events.
+    #[arg(long, default_value_t = Self::default().event_port)]
+    pub event_port: u16,
+    /// Port of the first simulated engine's replays.
+    #[arg(long, default_value_t = Self::default().replay_port)]
+    pub replay_port: u16,
+    /// Port on which the agents show their health, metrics and progress; 0 takes a free one.
+    #[arg(long, default_value_t = Self::default().agent_port)]
+    pub agent_port: u16,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            frontends: 2,
+            workers: 3,
+            port: 8000,
+            model: None,
+            model_dir: PathBuf::from("fixtures/models/tiny-vl"),
+            block_size: 16,
+            kv_blocks: 2048,
+            speed: 1.0,
+            media_allow_net: Vec::new(),
+            engine: Vec::new(),
+            engines_as_processes: false,
+            engine_port: 8100,
+            event_port: 5600,
+            replay_port: 5700,
+            agent_port: 8090,
+        }
+    }
+}
+
+impl Config {
+    /// Returns the name under which the model is served.
+    #[must_use]
+    pub fn model_name(&self) -> String {
+        let directory = self.model_dir.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.model.clone().or(directory).unwrap_or_else(|| "model".to_owned())
+    }
+}
