@@ -10,7 +10,7 @@ use crate::conversation::{self, Rules};
 use crate::error::Error;
 use crate::expander::{Expander, Media, PlaceholderIds};
 use crate::fallback::Fallback;
-use crate::media_config;
+use crate::media_config::{self, MediaFiles};
 use crate::model_files::{ModelError, ModelFiles};
 use crate::params::Params;
 use crate::placeholder_text::PlaceholderText;
@@ -30,6 +30,8 @@ pub struct ModelOptions {
     pub chat_template: Option<String>,
     /// Template variables that requests may override (`--default-chat-template-kwargs`).
     pub default_template_kwargs: serde_json::Map<String, serde_json::Value>,
+    /// How the engine was told to process media (`--mm-processor-kwargs`): it changes counts, and no identity shows it.
+    pub media_kwargs: serde_json::Map<String, serde_json::Value>,
     /// Whether placeholders stay where the parts stood (`--interleave-mm-strings`).
     pub interleave_media_text: bool,
     /// Whether tools are hidden when `tool_choice` is `none` (`--exclude-tools-when-tool-choice-none`).
@@ -48,6 +50,7 @@ impl Default for ModelOptions {
             content_format: None,
             chat_template: None,
             default_template_kwargs: serde_json::Map::new(),
+            media_kwargs: serde_json::Map::new(),
             interleave_media_text: false,
             hide_unused_tools: false,
             context_length: None,
@@ -104,7 +107,7 @@ impl Model {
         let tokeniser = Tokeniser::load(&files.tokenizer, &tokenizer_config, cache)?;
         let mut facts = ModelFacts::read(&config, &generation_config, &tokenizer_config);
         facts.context_length = options.context_length.or(facts.context_length);
-        let geometry = geometry(files)?;
+        let geometry = geometry(files, options.media_kwargs)?;
         let configs = [&config, &processor_config, &tokenizer_config];
         let ids = PlaceholderIds::resolve(&configs, geometry.as_ref(), &tokeniser);
         let expander = Expander::new(geometry, ids, &tokeniser);
@@ -354,7 +357,15 @@ impl ModelFacts {
 }
 
 /// Reads the image geometry of a family that is known.
-fn geometry(files: &ModelFiles) -> Result<Option<Geometry>, ModelError> {
-    let (preprocessor, processor) = (files.preprocessor_config.as_deref(), files.processor_config.as_deref());
-    Ok(media_config::geometry(&files.config, preprocessor, processor)?)
+fn geometry(
+    files: &ModelFiles,
+    kwargs: serde_json::Map<String, serde_json::Value>,
+) -> Result<Option<Geometry>, ModelError> {
+    let kwargs = serde_json::Value::Object(kwargs).to_string();
+    Ok(media_config::geometry_of(&MediaFiles {
+        config: &files.config,
+        preprocessor: files.preprocessor_config.as_deref(),
+        processor: files.processor_config.as_deref(),
+        kwargs: Some(kwargs.as_bytes()),
+    })?)
 }

@@ -16,7 +16,7 @@ pub use content_format::ContentFormat;
 pub use shims::Clock;
 
 /// What a render may cost, in minijinja's units: about one per instruction and per 64 bytes made.
-const FUEL: u64 = 20_000_000;
+const FUEL: u64 = 4_000_000;
 
 /// The name under which templates are compiled.
 const NAME: &str = "chat_template";

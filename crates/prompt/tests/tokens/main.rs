@@ -1,0 +1,5 @@
+//! Tokens: segments against whole texts, media in their places, completions.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod media;
+mod segments;
