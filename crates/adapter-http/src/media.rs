@@ -2,6 +2,7 @@
 
 mod caching;
 mod hosts;
+mod names;
 mod target;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use ports::media_source::{Error, Fetch, Fetched, Limits, Validator};
 use url::Url;
 
 use self::hosts::Hosts;
+use self::names::Names;
 use self::target::Target;
 use crate::chunks::Chunks;
 use crate::connection::{Connection, Streaming};
@@ -50,6 +52,7 @@ pub struct HttpMediaSource {
     config: Config,
     dialer: Dialer,
     hosts: Hosts,
+    names: Names,
 }
 
 /// What one hop of a fetch led to.
@@ -63,7 +66,7 @@ impl HttpMediaSource {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let hosts = Hosts::new(config.fetches_max, config.fetches_per_host_max);
-        Self { config, dialer: Dialer::default(), hosts }
+        Self { config, dialer: Dialer::default(), hosts, names: Names::new(LOOKUPS_MAX) }
     }
 
     async fn follow(&self, fetch: &Fetch) -> Result<Fetched, Error> {
@@ -78,8 +81,8 @@ impl HttpMediaSource {
     }
 
     async fn hop(&self, target: &Target, fetch: &Fetch) -> Result<Hop, Error> {
-        let addresses = target.addresses(&self.config.policy).await?;
         let _permit = self.hosts.enter(target.host()).await;
+        let addresses = target.addresses(&self.config.policy, &self.names).await?;
         let connection = self.connect(target, &addresses).await?;
         let response = connection
             .exchange(request(target, fetch.known.as_ref())?)
@@ -122,6 +125,8 @@ impl HttpMediaSource {
     }
 }
 
+/// Names looked up at once.
+const LOOKUPS_MAX: usize = 32;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 3;
 /// Largest response head of an origin, in bytes.

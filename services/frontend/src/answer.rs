@@ -14,21 +14,36 @@ use serde::Serialize;
 pub(crate) type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 /// A response body: ready at once, or streamed.
-pub(crate) enum Answer {
+pub(crate) struct Answer {
+    content: Content,
+    /// Dropped with the body.
+    held: Option<Box<dyn Send>>,
+}
+
+enum Content {
     Full(Option<Bytes>),
     Streamed(UnsyncBoxBody<Bytes, Broken>),
 }
 
 impl Answer {
+    pub(crate) const fn empty() -> Self {
+        Self { content: Content::Full(None), held: None }
+    }
+
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        Self { content: Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())), held: None }
+    }
+
+    /// Keeps something until the body is sent or given up.
+    pub(crate) fn hold(&mut self, held: impl Send + 'static) {
+        self.held = Some(Box::new(held));
     }
 
     pub(crate) fn streamed<B>(body: B) -> Self
     where
         B: Body<Data = Bytes, Error: Into<Broken>> + Send + 'static,
     {
-        Self::Streamed(body.map_err(Into::into).boxed_unsync())
+        Self { content: Content::Streamed(body.map_err(Into::into).boxed_unsync()), held: None }
     }
 }
 
@@ -38,7 +53,7 @@ pub(crate) fn json(value: &impl Serialize) -> Response<Answer> {
         Ok(json) => typed(Bytes::from(json), "application/json"),
         Err(cause) => {
             tracing::error!(%cause, "answer cannot be written as json");
-            let mut response = Response::new(Answer::Full(None));
+            let mut response = Response::new(Answer::empty());
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             response
         }
@@ -60,26 +75,26 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match &mut *self {
-            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Streamed(body) => Pin::new(body).poll_frame(cx),
+        match &mut self.content {
+            Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Streamed(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Full(bytes) => bytes.is_none(),
-            Self::Streamed(body) => body.is_end_stream(),
+        match &self.content {
+            Content::Full(bytes) => bytes.is_none(),
+            Content::Streamed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Full(bytes) => {
+        match &self.content {
+            Content::Full(bytes) => {
                 let length = bytes.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
             }
-            Self::Streamed(body) => body.size_hint(),
+            Content::Streamed(body) => body.size_hint(),
         }
     }
 }

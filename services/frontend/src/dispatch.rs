@@ -228,7 +228,7 @@ impl Shared {
             succeeded: begun.status.is_success(),
             reservation: Some(assignment.reservation),
         };
-        let mut response = Response::new(Answer::Full(None));
+        let mut response = Response::new(Answer::empty());
         *response.status_mut() = begun.status;
         *response.headers_mut() = begun.headers;
         if dispatch.operator {
@@ -245,7 +245,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 
 /// Passes an answer of an engine that refused; nothing is reserved for it any more.
 fn pass(begun: Begun, record: &Record, operator: bool) -> Response<Answer> {
-    let mut response = Response::new(Answer::Full(None));
+    let mut response = Response::new(Answer::empty());
     *response.status_mut() = begun.status;
     *response.headers_mut() = begun.headers;
     if operator {

@@ -128,8 +128,11 @@ impl Metrics {
         self.in_flight.inc();
     }
 
-    pub(crate) fn answered(&self, route: &'static str, status: u16) {
+    pub(crate) fn ended(&self) {
         self.in_flight.dec();
+    }
+
+    pub(crate) fn answered(&self, route: &'static str, status: u16) {
         self.requests.get_or_create(&RequestLabels { route, status }).inc();
     }
 

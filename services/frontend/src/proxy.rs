@@ -32,6 +32,10 @@ impl Shared {
             let message = format!("method {} is not proxied", parts.method);
             return Err(ApiError::new(http::StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
         }
+        if !may_pass(parts.uri.path(), call.caller.operator) {
+            let message = format!("there is nothing at {}", parts.uri.path());
+            return Err(ApiError::not_found("not_found", message));
+        }
         let wishes = Wishes::read(&call.headers)?;
         let bytes = body.len();
         let read = body.clone();
@@ -57,6 +61,17 @@ impl Shared {
         })
         .await
     }
+}
+
+/// Paths by which engines are changed rather than asked.
+const FOR_OPERATORS: [&str; 2] = ["/v1/load_lora_adapter", "/v1/unload_lora_adapter"];
+
+/// Says whether a path may reach an engine: nothing that leads out of `/v1/`, and nothing that changes an engine
+/// unless an operator asks.
+fn may_pass(path: &str, operator: bool) -> bool {
+    let plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-_.~:@".contains(&byte));
+    let inside = path.split('/').all(|segment| segment != ".." && segment != ".");
+    plain && inside && (operator || !FOR_OPERATORS.contains(&path.trim_end_matches('/')))
 }
 
 fn draft(id: &str, model: ModelName) -> Draft {
@@ -109,6 +124,23 @@ fn is_remote(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_plain_paths_pass() {
+        for good in ["/v1/embeddings", "/v1/responses/resp_1-a/cancel", "/v1/audio/transcriptions"] {
+            assert!(may_pass(good, false), "{good}");
+        }
+        for bad in [
+            "/v1/../metrics",
+            "/v1/%2e%2e/metrics",
+            "/v1/./a",
+            "/v1/load_lora_adapter",
+            "/v1/unload_lora_adapter/",
+        ] {
+            assert!(!may_pass(bad, false), "{bad}");
+        }
+        assert!(may_pass("/v1/load_lora_adapter", true));
+    }
 
     #[test]
     fn unchecked_urls_are_refused() {

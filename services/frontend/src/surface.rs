@@ -117,8 +117,7 @@ impl Handler for Surface {
         };
         let span = tracing::info_span!("request", request_id = %id, route = name);
         headers::adopt_trace(&span, &parts.headers);
-        self.shared.metrics.began();
-        let answering = Answering { shared: Arc::clone(&self.shared), route: name, status: None };
+        let answering = Answering { in_flight: Some(InFlight::begin(&self.shared)), route: name };
         let handled = async {
             match route {
                 Ok(route) => self.answer(route, &parts, &id, body).await,
@@ -135,7 +134,8 @@ impl Handler for Surface {
         if let Ok(id) = HeaderValue::from_str(&id) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
-        answering.done(response.status());
+        let in_flight = answering.done(response.status());
+        response.body_mut().hold(in_flight);
         response
     }
 }
@@ -229,14 +229,18 @@ fn log(error: &ApiError) {
 
 /// Counts a request however it ends: a client that leaves drops the future that holds this.
 struct Answering {
-    shared: Arc<Shared>,
+    in_flight: Option<InFlight>,
     route: &'static str,
-    status: Option<StatusCode>,
 }
 
 impl Answering {
-    fn done(mut self, status: StatusCode) {
-        self.status = Some(status);
+    /// Counts the answer; the request is in flight until its body is sent.
+    fn done(mut self, status: StatusCode) -> Option<InFlight> {
+        let in_flight = self.in_flight.take();
+        if let Some(InFlight(shared)) = &in_flight {
+            shared.metrics.answered(self.route, status.as_u16());
+        }
+        in_flight
     }
 }
 
@@ -244,10 +248,25 @@ impl Drop for Answering {
     fn drop(&mut self) {
         /// As proxies note a client that closed the connection.
         const CLIENT_GONE: u16 = 499;
-        let status = self.status.map_or(CLIENT_GONE, |status| status.as_u16());
-        self.shared.metrics.answered(self.route, status);
-        if self.status.is_none() {
-            self.shared.metrics.cancelled();
+        if let Some(InFlight(shared)) = &self.in_flight {
+            shared.metrics.answered(self.route, CLIENT_GONE);
+            shared.metrics.cancelled();
         }
+    }
+}
+
+/// A request whose answer has not been sent to its end.
+struct InFlight(Arc<Shared>);
+
+impl InFlight {
+    fn begin(shared: &Arc<Shared>) -> Self {
+        shared.metrics.began();
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.metrics.ended();
     }
 }

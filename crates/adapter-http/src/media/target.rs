@@ -6,6 +6,8 @@ use media_probe::AddressPolicy;
 use ports::media_source::Error;
 use url::{Host, Url};
 
+use super::names::Names;
+
 /// An `http` or `https` URL with a host and without credentials.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -42,13 +44,17 @@ impl Target {
     /// Resolves the host and keeps the addresses that the policy allows.
     ///
     /// What is returned is what gets connected to: the name is not resolved a second time, so it cannot rebind.
-    pub(super) async fn addresses(&self, policy: &AddressPolicy) -> Result<Vec<SocketAddr>, Error> {
+    pub(super) async fn addresses(
+        &self,
+        policy: &AddressPolicy,
+        names: &Names,
+    ) -> Result<Vec<SocketAddr>, Error> {
         let found: Vec<SocketAddr> = match self.literal {
             Some(address) => vec![SocketAddr::new(address, self.port)],
-            None => tokio::net::lookup_host((self.host.as_str(), self.port))
+            None => names
+                .resolve(&self.host, self.port)
                 .await
-                .map_err(|_| Error::Unresolved { host: self.host.clone() })?
-                .collect(),
+                .map_err(|_| Error::Unresolved { host: self.host.clone() })?,
         };
         let mut denied = None;
         let mut allowed = Vec::with_capacity(found.len());

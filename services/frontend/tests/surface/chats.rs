@@ -143,6 +143,26 @@ async fn a_client_that_leaves_cancels_the_engine() {
 }
 
 #[tokio::test]
+async fn a_client_that_leaves_before_the_answer_cancels_the_engine() {
+    let mut rig = Rig::start().await;
+    rig.worker("w0", |_| Reply::events(&[]).then(Then::Hang)).await;
+    {
+        let body = chat("hi");
+        let mut asking = Box::pin(rig.send(Method::POST, "/v1/chat/completions", &[], &body));
+        let reached = until("the engine has the request", || {
+            rig.engine.seen().iter().any(|(_, it)| it.path != "/health")
+        });
+        tokio::select! {
+            _ = &mut asking => panic!("nothing was answered"),
+            () = reached => {}
+        }
+    }
+    until("the engine's work is cancelled", || rig.engine.cancelled() == 1).await;
+    let metrics = String::from_utf8(rig.get("/metrics").await.body.to_vec()).unwrap();
+    assert!(metrics.contains("status=\"499\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
 async fn completions_are_understood() {
     let mut rig = Rig::start().await;
     rig.worker("w0", |_| reply(3, 0)).await;
