@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p block-index --bench blocks -- speed [WORKLOAD …]      default: all
+//! cargo bench -p block-index --bench blocks -- lookups [WORKLOAD]      three seconds of lookups, to profile
 //! cargo bench -p block-index --bench blocks -- readers [WORKLOAD]
 //! cargo bench -p block-index --bench blocks -- exact [QUERIES]         default: 2,000,000
 //! cargo bench -p block-index --bench blocks -- large [BLOCKS]          default: 50,000,000 over 100 holders
@@ -43,9 +44,10 @@ fn main() {
         |default: usize| rest.first().and_then(|text| text.replace('_', "").parse().ok()).unwrap_or(default);
     match args.first().map_or("speed", String::as_str) {
         "speed" => speed::run(rest),
+        "lookups" => speed::lookups(rest.first().map_or("chat", String::as_str)),
         "readers" => readers::run(rest.first().map_or("chat", String::as_str)),
         "exact" => exact::run(number(2_000_000)),
         "large" => large::run(number(50_000_000)),
-        other => println!("no mode {other}: speed, readers, exact or large"),
+        other => println!("no mode {other}: speed, lookups, readers, exact or large"),
     }
 }

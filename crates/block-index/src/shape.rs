@@ -29,8 +29,7 @@ impl Index {
         let head = self.slots.key(start)?;
         let run = self.runs.allocate(&self.shared.directory, meta)?;
         let count = holders.iter(len).count();
-        let many =
-            if count > FEW { Many::allocate(holders) } else { std::ptr::null_mut() };
+        let many = if count > FEW { Many::allocate(holders) } else { std::ptr::null_mut() };
         let header = self.header(run)?;
         fill(header, head, start, many);
         if many.is_null() {

@@ -24,6 +24,11 @@ pub(crate) const PAGE: u32 = 8;
 /// Longest range: a cutoff in it takes 13 bits.
 pub(crate) const RANGE_MAX: u32 = 8_192 - PAGE;
 
+/// Pages left free after a range for it to grow into, per page it has: a prompt's later turns then mostly find room, and
+/// lookups few runs. What stays free is handed out once the chunk's time has come.
+const GAP: u32 = 3;
+const GAP_MAX: u32 = 256;
+
 const CHUNK: u32 = 1 << 16;
 const PAGES: u32 = CHUNK / PAGE;
 const WORDS: usize = (PAGES / 64) as usize;
@@ -37,6 +42,8 @@ struct Chunk {
     free: u32,
     /// Free pages when a search last failed here.
     tired_at: u32,
+    /// How many chunks had been opened before.
+    opened: u64,
 }
 
 /// Where readers find the keys of each chunk.
@@ -50,6 +57,7 @@ pub(crate) struct Slots {
     open: u32,
     cursor: u32,
     gaps: bool,
+    opened: u64,
 }
 
 // SAFETY: the raw pointers are owned allocations of plain integers; nothing in them is tied to a thread.
@@ -61,7 +69,7 @@ unsafe impl Sync for Slots {}
 
 impl Slots {
     pub(crate) const fn new(directory: KeyDirectory) -> Self {
-        Self { directory, chunks: Vec::new(), open: 0, cursor: 0, gaps: true }
+        Self { directory, chunks: Vec::new(), open: 0, cursor: 0, gaps: true, opened: 0 }
     }
 
     /// Bytes allocated.
@@ -148,7 +156,7 @@ impl Slots {
                 if let Some(page) = bits::find_zeros(&chunk.used, self.cursor, pages) {
                     bits::set(&mut chunk.used, page, pages);
                     chunk.free -= pages;
-                    let gap = if self.gaps { (pages / 4).clamp(1, 8) } else { 0 };
+                    let gap = if self.gaps { (pages * GAP).min(GAP_MAX) } else { 0 };
                     self.cursor = page + pages + gap;
                     return Some(self.open * CHUNK + page * PAGE);
                 }
@@ -218,11 +226,14 @@ impl Slots {
         self.chunks.shrink_to_fit();
     }
 
-    /// Picks another chunk to allocate from: one at least a quarter free, else a new one.
+    /// Picks another chunk to allocate from, else a new one: half free, or a quarter free and of the older half, whose
+    /// ranges have had their time to grow.
     fn open_chunk(&mut self, pages: u32) -> Option<()> {
         self.cursor = 0;
+        let opened = self.opened;
         let roomy = |chunk: &Chunk| {
-            chunk.free >= (PAGES / 4).max(pages) && chunk.free >= chunk.tired_at.saturating_add(PAGES / 8)
+            let enough = if chunk.opened < opened / 2 { PAGES / 4 } else { PAGES / 2 };
+            chunk.free >= enough.max(pages) && chunk.free >= chunk.tired_at.saturating_add(PAGES / 8)
         };
         let again = self.chunks.iter().position(|place| place.as_ref().is_some_and(roomy));
         self.gaps = again.is_none();
@@ -240,7 +251,8 @@ impl Slots {
         if index == self.chunks.len() {
             self.chunks.push(None);
         }
-        let chunk = Chunk::new();
+        let chunk = Chunk::new(self.opened);
+        self.opened += 1;
         entry.store(chunk.keys, Ordering::Release);
         *self.chunks.get_mut(index)? = Some(chunk);
         Some(index)
@@ -264,7 +276,7 @@ pub(crate) fn address(directory: &KeyDirectory, slot: Slot) -> *const BlockKey {
 }
 
 impl Chunk {
-    fn new() -> Self {
+    fn new(opened: u64) -> Self {
         let keys = vec![BlockKey::new(0); CHUNK as usize].into_boxed_slice();
         Self {
             keys: Box::into_raw(keys).cast(),
@@ -272,6 +284,7 @@ impl Chunk {
             used: [0; WORDS],
             free: PAGES,
             tired_at: 0,
+            opened,
         }
     }
 }

@@ -3,7 +3,7 @@
 use block_index::Matches;
 
 use crate::latency::{Latency, measure};
-use crate::meter::{heap, median};
+use crate::meter::{cpu_ns, heap, median};
 use crate::ours::Ours;
 use crate::workload::{self, Workload};
 
@@ -14,6 +14,25 @@ pub fn run(names: &[String]) {
             one(name, &workload);
         }
     }
+}
+
+/// Looks up for three seconds of CPU time, to be profiled.
+pub fn lookups(name: &str) {
+    let Some(workload) = workload::make(name, 1) else { return };
+    let mut ours = Ours::new(&workload);
+    ours.apply(&workload.build);
+    let mut found = Matches::new();
+    let (begin, mut count) = (cpu_ns(), 0_u64);
+    while cpu_ns() - begin < 3_000_000_000 {
+        for query in &workload.queries {
+            std::hint::black_box(ours.grouped(*query, &mut found));
+        }
+        count += workload.queries.len() as u64;
+    }
+    println!(
+        "{name}: {:.0} ns a lookup, the query's own misses included",
+        (cpu_ns() - begin) as f64 / count as f64
+    );
 }
 
 fn one(name: &str, workload: &Workload) {
