@@ -1,6 +1,8 @@
 //! Parent: the node · Asks: nobody (the bus through children)
-//! Bound: 16 waiting messages, 4 children, 1,024 peers of 65,536 entries
+//! Bound: 1,024 waiting messages, 6 children, 1,024 peers of 65,536 entries, 4,096 unsaid and 256 unheard notices
 //! When it dies: the last board stays published; the next life resumes from it and says its whole vector at once.
+
+mod outbox;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +13,27 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use identity::{Holder, Incarnation};
+use outbox::Outbox;
 use placement::{Board, BoardLimits, Gauges, Reading, Report};
 use ports::bus::{self, Link, Message, Received, Subscription};
 use ports::{Bus, Clock};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::broadcast;
+use wire::notice::{Notice, Notices};
 
 use crate::scheduler::{Balance, Ledger};
 
 /// The board on which frontends show each other their load; cheap to clone, outlives the actor's restarts.
 #[derive(Clone, Debug)]
 pub struct LoadBoardHandle {
-    published: Arc<ArcSwap<Peers>>,
+    published: Arc<Published>,
+    address: Address<Msg>,
+}
+
+#[derive(Debug)]
+struct Published {
+    peers: ArcSwap<Peers>,
+    heard: broadcast::Sender<Arc<Notices>>,
 }
 
 /// What a load board needs.
@@ -75,21 +87,37 @@ impl LoadBoardHandle {
     /// # Errors
     /// As [`Node::supervise`].
     pub async fn start(node: &Node, args: LoadBoardArgs) -> Result<Self, actor_kit::node::Error> {
-        let published = Arc::new(ArcSwap::from_pointee(Peers::default()));
+        let published = Arc::new(Published {
+            peers: ArcSwap::from_pointee(Peers::default()),
+            heard: broadcast::Sender::new(HEARD_MAX),
+        });
         let spec = Spec::new(format!("load-board/{}", args.frontend), MAILBOX_MAX);
-        let _address: Address<Msg> = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
-        Ok(Self { published })
+        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
+        Ok(Self { published, address })
+    }
+
+    /// Tells the other frontends what dispatches will bring; what does not fit is not told, and costs only time.
+    pub fn announce(&self, notices: Vec<Notice>) {
+        drop(self.address.offer(Msg::Announce(notices)));
+    }
+
+    /// Hears what other frontends' dispatches will bring; a slow listener misses some.
+    #[must_use]
+    pub fn notices(&self) -> broadcast::Receiver<Arc<Notices>> {
+        self.published.heard.subscribe()
     }
 
     /// Returns what the other frontends have outstanding; no mailbox hop.
     #[must_use]
     pub fn peers(&self) -> Arc<Peers> {
-        self.published.load_full()
+        self.published.peers.load_full()
     }
 }
 
-const MAILBOX_MAX: usize = 16;
-const CHILDREN_MAX: usize = 4;
+const MAILBOX_MAX: usize = 1024;
+const CHILDREN_MAX: usize = 6;
+/// Batches of notices that a slow listener may leave unheard.
+const HEARD_MAX: usize = 256;
 /// A change is said within this and a turn of the mailbox.
 const CHANGE_PERIOD: Duration = Duration::from_millis(40);
 const WHOLE_PERIOD: Duration = Duration::from_secs(1);
@@ -103,12 +131,21 @@ const ENTRIES_MAX: usize = 4096;
 
 #[derive(Debug)]
 enum Msg {
-    Subscribe,
-    Subscribed(Result<Box<dyn Subscription>, bus::Error>),
-    Received(Box<dyn Subscription>, Vec<Received>),
-    Ended,
+    Subscribe(Topic),
+    Subscribed(Topic, Result<Box<dyn Subscription>, bus::Error>),
+    Received(Topic, Box<dyn Subscription>, Vec<Received>),
+    Ended(Topic),
     Published(bool),
+    Announce(Vec<Notice>),
+    Announced,
     Tick,
+}
+
+/// What travels on one subject.
+#[derive(Clone, Copy, Debug)]
+enum Topic {
+    Load,
+    Notice,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +153,8 @@ struct Behaviour;
 
 struct State {
     args: LoadBoardArgs,
-    published: Arc<ArcSwap<Peers>>,
+    published: Arc<Published>,
+    outbox: Outbox,
     board: Board,
     said: HashMap<Holder, u64>,
     whole_at: Duration,
@@ -128,7 +166,7 @@ struct State {
 impl Actor for Behaviour {
     type Msg = Mail<Msg>;
     type State = State;
-    type Arguments = (LoadBoardArgs, Arc<ArcSwap<Peers>>);
+    type Arguments = (LoadBoardArgs, Arc<Published>);
 
     async fn pre_start(
         &self,
@@ -137,11 +175,13 @@ impl Actor for Behaviour {
     ) -> Result<State, ActorProcessingErr> {
         let mut children = Children::new(CHILDREN_MAX);
         children.tick(&me, CHANGE_PERIOD, || Msg::Tick)?;
-        children.after(&me, Duration::ZERO, Msg::Subscribe)?;
-        let mut board = published.load().board.clone();
+        children.after(&me, Duration::ZERO, Msg::Subscribe(Topic::Load))?;
+        children.after(&me, Duration::ZERO, Msg::Subscribe(Topic::Notice))?;
+        let mut board = published.peers.load().board.clone();
         board.resume(args.clock.now());
         let link = *args.bus.link().borrow();
         Ok(State {
+            outbox: Outbox::new(&args),
             board,
             said: HashMap::new(),
             whole_at: Duration::ZERO,
@@ -161,14 +201,16 @@ impl Actor for Behaviour {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.args.clock.now();
         match mail.open() {
-            Msg::Subscribe => state.subscribe(&me)?,
-            Msg::Subscribed(Ok(subscription)) => state.listen(&me, subscription)?,
-            Msg::Subscribed(Err(error)) => state.subscribe_later(&me, &error.to_string())?,
-            Msg::Ended => state.subscribe_later(&me, "subscription ended")?,
-            Msg::Received(subscription, received) => {
-                state.hear(received, now);
-                state.listen(&me, subscription)?;
+            Msg::Subscribe(topic) => state.subscribe(&me, topic)?,
+            Msg::Subscribed(topic, Ok(subscription)) => state.listen(&me, topic, subscription)?,
+            Msg::Subscribed(topic, Err(error)) => state.subscribe_later(&me, topic, &error.to_string())?,
+            Msg::Ended(topic) => state.subscribe_later(&me, topic, "subscription ended")?,
+            Msg::Received(topic, subscription, received) => {
+                state.hear(topic, received, now);
+                state.listen(&me, topic, subscription)?;
             }
+            Msg::Announce(notices) => state.outbox.put(notices, &me, &mut state.children)?,
+            Msg::Announced => state.outbox.sent(&me, &mut state.children)?,
             Msg::Published(sent) => state.published(sent),
             Msg::Tick => state.tick(&me, now)?,
         }
@@ -186,23 +228,35 @@ impl Actor for Behaviour {
 }
 
 impl State {
-    fn subscribe(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), actor_kit::Full> {
-        let (bus, subject) = (Arc::clone(&self.args.bus), wire::subject::load(&self.args.namespace));
+    fn subscribe(&mut self, me: &ActorRef<Mail<Msg>>, topic: Topic) -> Result<(), actor_kit::Full> {
+        let namespace = &self.args.namespace;
+        let subject = match topic {
+            Topic::Load => wire::subject::load(namespace),
+            Topic::Notice => wire::subject::notice(namespace),
+        };
+        let bus = Arc::clone(&self.args.bus);
         let work = async move { bus.subscribe(&subject, QUEUE_MAX).await };
-        let done =
-            |outcome: Result<_, Failed>| Msg::Subscribed(outcome.unwrap_or(Err(bus::Error::Disconnected)));
+        let done = move |outcome: Result<_, Failed>| {
+            Msg::Subscribed(topic, outcome.unwrap_or(Err(bus::Error::Disconnected)))
+        };
         self.children.run(me, Duration::from_secs(10), work, done).map(drop)
     }
 
-    fn subscribe_later(&mut self, me: &ActorRef<Mail<Msg>>, why: &str) -> Result<(), actor_kit::Full> {
-        tracing::debug!(why, "load of other frontends is not heard, trying again");
-        self.children.after(me, SUBSCRIBE_RETRY, Msg::Subscribe).map(drop)
+    fn subscribe_later(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        topic: Topic,
+        why: &str,
+    ) -> Result<(), actor_kit::Full> {
+        tracing::debug!(why, ?topic, "other frontends are not heard, trying again");
+        self.children.after(me, SUBSCRIBE_RETRY, Msg::Subscribe(topic)).map(drop)
     }
 
     /// Waits for the next messages beside the handler, and takes what else is there.
     fn listen(
         &mut self,
         me: &ActorRef<Mail<Msg>>,
+        topic: Topic,
         mut subscription: Box<dyn Subscription>,
     ) -> Result<(), actor_kit::Full> {
         let work = async move {
@@ -214,24 +268,23 @@ impl State {
             }
             Some((subscription, received))
         };
-        let ended = |outcome: Result<Option<_>, Failed>| match outcome {
-            Ok(Some((subscription, received))) => Msg::Received(subscription, received),
-            Ok(None) | Err(_) => Msg::Ended,
+        let ended = move |outcome: Result<Option<_>, Failed>| match outcome {
+            Ok(Some((subscription, received))) => Msg::Received(topic, subscription, received),
+            Ok(None) | Err(_) => Msg::Ended(topic),
         };
         self.children.pump(me, work, ended).map(drop)
     }
 
-    fn hear(&mut self, received: Vec<Received>, now: Duration) {
+    fn hear(&mut self, topic: Topic, received: Vec<Received>, now: Duration) {
         let mut heard = false;
         for received in received {
             let Received::Message(message) = received else { continue };
-            match wire::load::Gauges::decode(&message.payload) {
-                Ok(gauges) if gauges.frontend != self.args.frontend => {
-                    self.board.hear(report(gauges), now);
-                    heard = true;
-                }
-                Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "load report cannot be read"),
+            let outcome = match topic {
+                Topic::Load => self.hear_load(&message.payload, now).map(|load| heard |= load),
+                Topic::Notice => self.hear_notices(&message.payload),
+            };
+            if let Err(error) = outcome {
+                tracing::debug!(%error, ?topic, "message of another frontend cannot be read");
             }
         }
         if heard {
@@ -239,9 +292,27 @@ impl State {
         }
     }
 
+    fn hear_load(&mut self, payload: &[u8], now: Duration) -> Result<bool, wire::Error> {
+        let gauges = wire::load::Gauges::decode(payload)?;
+        let foreign = gauges.frontend != self.args.frontend;
+        if foreign {
+            self.board.hear(report(gauges), now);
+        }
+        Ok(foreign)
+    }
+
+    fn hear_notices(&self, payload: &[u8]) -> Result<(), wire::Error> {
+        let notices = Notices::decode(payload)?;
+        if notices.frontend != self.args.frontend {
+            // Without a scheduler that listens, nobody needs to know.
+            drop(self.published.heard.send(Arc::new(notices)));
+        }
+        Ok(())
+    }
+
     fn show(&self) {
         let peers = Peers { board: self.board.clone(), totals: self.board.totals() };
-        self.published.store(Arc::new(peers));
+        self.published.peers.store(Arc::new(peers));
     }
 
     fn tick(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) -> Result<(), actor_kit::Full> {

@@ -18,7 +18,8 @@ use identity::{ModelName, WorkerId};
 use placement::{Decision, Gauges, Queue, QueueLimits, Ticket, Unplaced, Why};
 use ports::Clock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
+use wire::notice::Notices;
 
 use assignment::Outcome;
 pub use assignment::{Assignment, Reservation};
@@ -227,6 +228,8 @@ enum Msg {
     Explain(Box<Ask>, Reply<Result<Decision, Unplaced>>),
     Came(Box<Outcome>),
     IndexChanged(Option<watch::Receiver<u64>>),
+    Heard(broadcast::Receiver<Arc<Notices>>, Option<Arc<Notices>>),
+    Unheard,
     Tick,
 }
 
@@ -261,7 +264,12 @@ impl Actor for Behaviour {
         let mut children = Children::new(CHILDREN_MAX);
         children.tick(&me, TICK, || Msg::Tick)?;
         children.after(&me, Duration::ZERO, Msg::IndexChanged(None))?;
-        let life = lives.fetch_add(1, Ordering::Relaxed);
+        if let Some(board) = &args.board {
+            children.after(&me, Duration::ZERO, Msg::Heard(board.notices(), None))?;
+        }
+        // Dispatches are named for other frontends too: two runs of one frontend must not name them alike.
+        let run = u32::try_from(args.clock.wall_ms() >> 10 & 0x3f_ffff).unwrap_or(0);
+        let life = (run << 2).wrapping_add(lives.fetch_add(1, Ordering::Relaxed));
         let desk = Desk::new(args.model.clone(), args.ledger.clone(), args.limits, args.seed, life);
         let queue = Queue::new(args.queue);
         Ok(State { args, desk, queue, ticks: 0, children })
@@ -278,8 +286,11 @@ impl Actor for Behaviour {
             Msg::Explain(ask, reply) => reply.send(state.explain(&ask)),
             Msg::Came(outcome) => state.came(*outcome),
             Msg::IndexChanged(changes) => state.index_changed(&me, changes)?,
+            Msg::Heard(receiver, notices) => state.heard(&me, receiver, notices)?,
+            Msg::Unheard => {}
             Msg::Tick => state.tick(),
         }
+        state.announce();
         Ok(())
     }
 
@@ -356,6 +367,41 @@ impl State {
         };
         let again = |outcome: Result<_, Failed>| Msg::IndexChanged(outcome.ok().flatten());
         self.children.pump(me, work, again).map(drop)
+    }
+
+    /// Takes note of what another frontend says, and listens on beside the handler.
+    fn heard(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        mut receiver: broadcast::Receiver<Arc<Notices>>,
+        notices: Option<Arc<Notices>>,
+    ) -> Result<(), actor_kit::Full> {
+        if let Some(notices) = notices {
+            let (fleet, now) = (self.args.directory.fleet(), self.args.clock.now());
+            self.desk.hear(&notices, &fleet, &*self.args.index, now);
+        }
+        let work = async move {
+            loop {
+                match receiver.recv().await {
+                    Ok(notices) => return Some((receiver, notices)),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        };
+        let next = |outcome: Result<Option<_>, Failed>| match outcome {
+            Ok(Some((receiver, notices))) => Msg::Heard(receiver, Some(notices)),
+            Ok(None) | Err(_) => Msg::Unheard,
+        };
+        self.children.pump(me, work, next).map(drop)
+    }
+
+    /// Tells other frontends what this one's dispatches will bring.
+    fn announce(&mut self) {
+        let notices = self.desk.unsaid();
+        if let Some(board) = self.args.board.as_ref().filter(|_| !notices.is_empty()) {
+            board.announce(notices);
+        }
     }
 
     fn tick(&mut self) {

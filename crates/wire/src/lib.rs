@@ -5,6 +5,7 @@ pub mod codec;
 mod form;
 pub mod kv;
 pub mod load;
+pub mod notice;
 pub mod registry_key;
 pub mod subject;
 pub mod sync;

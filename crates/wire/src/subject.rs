@@ -4,6 +4,7 @@
 //! sightline.<ns>.kv.<model>.<worker>.<rank>     deltas and beats
 //! sightline.<ns>.sync.<model>.<worker>.<rank>   questions to the agent
 //! sightline.<ns>.load                           gauges
+//! sightline.<ns>.notice                         what dispatches will bring
 //! ```
 
 use identity::{Holder, ModelName, Rank, WorkerId};
@@ -36,6 +37,12 @@ pub fn sync(namespace: &str, model: &ModelName, holder: &Holder) -> String {
 #[must_use]
 pub fn load(namespace: &str) -> String {
     format!("sightline.{}.load", base32(namespace))
+}
+
+/// Returns the subject of notices.
+#[must_use]
+pub fn notice(namespace: &str) -> String {
+    format!("sightline.{}.notice", base32(namespace))
 }
 
 /// Reads model and holder from a subject made by [`kv`] or [`sync`].

@@ -76,6 +76,16 @@ pub(super) struct Trace {
     /// Work before the first token, that of requests ahead included, in tokens.
     pub(super) prefill_tokens: f64,
     pub(super) encode_tokens: f64,
+    pub(super) origin: Origin,
+}
+
+/// Whose dispatch it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Origin {
+    /// This frontend's.
+    Own,
+    /// Another's, told by a notice.
+    Foreign,
 }
 
 /// What became of a dispatch.

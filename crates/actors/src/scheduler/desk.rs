@@ -1,7 +1,9 @@
 //! The scheduler's judgement: what it knows of holders beyond the index, and how it places a request.
 
+mod notices;
 mod prefills;
 mod rows;
+mod settling;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,10 +15,14 @@ use placement::{
     Candidate, Decision, DispatchId, Expected, Pending, PendingLimits, Predicted, Query, Residency,
     ResidencyLimits, Turn, Unplaced, place,
 };
+use wire::notice::{News, Notice};
+
+use notices::Heard;
 use prefills::Prefills;
 use rows::{Row, Rows};
+use settling::Settling;
 
-use super::assignment::{Outcome, Trace};
+use super::assignment::{Origin, Outcome, Trace};
 use super::ledger::Ledger;
 use super::overlap::{IndexSource, Overlap, Sight};
 use super::request::ScheduleRequest;
@@ -50,16 +56,16 @@ pub(super) struct Desk {
     rows: Rows,
     residency: Residency,
     pending: Pending,
-    /// Dispatches whose prompt is computed and whose blocks the index has not shown yet.
-    settling: Vec<Trace>,
+    settling: Settling,
+    /// Other frontends' dispatches.
+    heard: Heard,
+    /// What other frontends are to know of this one's.
+    unsaid: Vec<Notice>,
     prefills: Prefills,
     lives: HashMap<Holder, Incarnation>,
     seed: u64,
     round: u64,
 }
-
-/// Dispatches that settle at a time; past it they count as shown.
-const SETTLING_MAX: usize = 1024;
 
 /// What a request is judged by: the request and the views of one moment.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +84,9 @@ impl Desk {
             rows: Rows::default(),
             residency: Residency::new(limits.residency),
             pending: Pending::in_life(limits.pending, life),
-            settling: Vec::new(),
+            settling: Settling::default(),
+            heard: Heard::default(),
+            unsaid: Vec::new(),
             prefills: Prefills::default(),
             lives: HashMap::new(),
             seed,
@@ -130,7 +138,9 @@ impl Desk {
             dispatched_at: moment.now,
             prefill_tokens,
             encode_tokens,
+            origin: Origin::Own,
         };
+        self.say_begun(&trace, sight.matched_blocks);
         Ok(Placed { seat: seat.clone(), decision, place, trace, predicted })
     }
 
@@ -139,16 +149,12 @@ impl Desk {
         match outcome {
             Outcome::FirstToken(trace, sample) => {
                 self.rows.learn(&trace.seat.holder, &sample);
-                self.settle(trace, index, now);
+                self.computed(trace, index, now);
             }
-            Outcome::Ended(trace, true) => self.settle(trace, index, now),
+            Outcome::Ended(trace, true) => self.computed(trace, index, now),
             Outcome::Ended(trace, false) => {
-                if let Some(dispatch) = trace.dispatch {
-                    self.pending.end(dispatch);
-                }
-                for media in &trace.new_media {
-                    self.residency.forget(&trace.seat.holder, *media);
-                }
+                self.say(&trace, News::Failed);
+                self.failed(&trace);
             }
             Outcome::Freed => {}
         }
@@ -156,15 +162,14 @@ impl Desk {
 
     /// Ends the dispatches whose blocks the index shows by now.
     pub(super) fn confirm(&mut self, index: &dyn IndexSource) {
-        let pending = &mut self.pending;
-        self.settling.retain(|trace| {
-            let Some(dispatch) = trace.dispatch.filter(|id| pending.get(*id).is_some()) else { return false };
-            let shown = is_shown(trace, index);
-            if shown {
-                pending.end(dispatch);
-            }
-            !shown
-        });
+        for trace in self.settling.shown(&self.pending, index) {
+            self.confirmed(&trace);
+        }
+    }
+
+    /// Takes what other frontends are to be told.
+    pub(super) fn unsaid(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.unsaid)
     }
 
     /// Ends what ends by time.
@@ -181,6 +186,7 @@ impl Desk {
         self.residency.retain(exists);
         self.lives.retain(|holder, _| exists(holder));
         self.ledger.close_idle(&self.model, exists);
+        self.heard.forget_ended(&self.pending);
         for seat in seats {
             let Some(life) = index.incarnation(&seat.holder) else { continue };
             let before = self.lives.insert(seat.holder.clone(), life);
@@ -251,28 +257,39 @@ impl Desk {
     }
 
     /// The prompt is computed: an engine with events tells of its blocks soon; of one without, they count on.
-    fn settle(&mut self, trace: Trace, index: &dyn IndexSource, now: Duration) {
+    fn computed(&mut self, trace: Trace, index: &dyn IndexSource, now: Duration) {
         for media in &trace.new_media {
             self.residency.arrived(&trace.seat.holder, *media);
         }
-        let Some(dispatch) = trace.dispatch.filter(|_| trace.seat.worker.card.feed == Feed::Events) else {
-            return;
-        };
-        if self.settling.len() >= SETTLING_MAX || is_shown(&trace, index) {
-            self.pending.end(dispatch);
-        } else {
-            self.pending.settle(dispatch, now);
-            self.settling.push(trace);
+        self.say(&trace, News::Computed);
+        let by_events = trace.seat.worker.card.feed == Feed::Events;
+        let Some(dispatch) = trace.dispatch.filter(|_| by_events) else { return };
+        self.pending.settle(dispatch, now);
+        self.settle(trace, index);
+    }
+
+    /// Waits until the index shows a dispatch's blocks.
+    fn settle(&mut self, trace: Trace, index: &dyn IndexSource) {
+        if settling::is_shown(&trace, index) {
+            self.confirmed(&trace);
+        } else if let Some(oldest) = self.settling.put(trace) {
+            self.confirmed(&oldest);
         }
     }
-}
 
-/// Tells whether the index shows a dispatch's whole prompt at its holder.
-fn is_shown(trace: &Trace, index: &dyn IndexSource) -> bool {
-    let routing = &trace.request.routing;
-    let blocks = routing.chain(trace.seat.worker.card.block_size).map_or(0, <[BlockKey]>::len);
-    let sights = index.sights(std::slice::from_ref(&trace.seat), routing);
-    sights
-        .first()
-        .is_some_and(|sight| usize::try_from(sight.matched_blocks).is_ok_and(|shown| shown >= blocks))
+    fn confirmed(&mut self, trace: &Trace) {
+        if let Some(dispatch) = trace.dispatch {
+            self.pending.end(dispatch);
+            self.say(trace, News::Confirmed);
+        }
+    }
+
+    fn failed(&mut self, trace: &Trace) {
+        if let Some(dispatch) = trace.dispatch {
+            self.pending.end(dispatch);
+        }
+        for media in &trace.new_media {
+            self.residency.forget(&trace.seat.holder, *media);
+        }
+    }
 }

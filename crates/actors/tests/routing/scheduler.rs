@@ -242,3 +242,71 @@ async fn killing_the_scheduler_loses_no_request_and_no_count() {
     }
     assert!(ledger.balances().iter().all(|balance| balance.gauges.is_idle()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn frontends_do_not_compute_what_others_have_begun() {
+    let town = Town::new("frontends-a").await;
+    let mut leases = Vec::new();
+    for worker in ["w0", "w1", "w2", "w3", "w4", "w5"] {
+        leases.push(town.open(&card(worker)).await);
+    }
+    let (twin, third) = (town.twin("frontends-b").await, town.twin("frontends-c").await);
+    for other in [&twin, &third] {
+        other.wait_for(|fleet| fleet.workers().len() == 6).await;
+    }
+    let fronts = [town.frontend("a").await, twin.frontend("b").await, third.frontend("c").await];
+    pass(1_500).await;
+    let mut live = Vec::new();
+    for turn in 0..48 {
+        live.push(place(&fronts[turn % 3].0, ask(with_image(7, 9))).await);
+        if turn % 6 == 5 {
+            pass(2).await;
+        }
+    }
+    let encodes = live.iter().filter(|it| it.decision.choice().work.encode_tokens > 200).count();
+    let workers: HashSet<&WorkerId> = live.iter().map(Assignment::worker_id).collect();
+    assert!(encodes <= 3 && workers.len() <= 2, "{encodes} encodes on {workers:?}");
+    for assignment in live {
+        assignment.reservation.finish();
+    }
+    let place_of = |decision: placement::Decision| decision.choice().holder.clone();
+    let holders: HashSet<_> = {
+        let mut holders = HashSet::new();
+        for (scheduler, _) in &fronts {
+            holders.insert(place_of(scheduler.explain(&ask(with_image(7, 9))).await.unwrap().unwrap()));
+        }
+        holders
+    };
+    assert!(holders.len() <= 2, "{holders:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_frontends_hear_of_failure_and_confirmation() {
+    let town = Town::new("notices-a").await;
+    let _leases = [town.open(&card("w0")).await, town.open(&card("w1")).await];
+    let twin = town.twin("notices-b").await;
+    twin.wait_for(|fleet| fleet.workers().len() == 2).await;
+    let ((ours, _), (theirs, _)) = (town.frontend("a").await, twin.frontend("b").await);
+    pass(1_500).await;
+    let pending =
+        |decision: &placement::Decision| decision.appraisals.iter().map(|it| it.pending_blocks).sum::<u32>();
+    let first = place(&ours, ask(prompt(1, 400))).await;
+    pass(5).await;
+    assert_eq!(pending(&theirs.explain(&ask(prompt(1, 400))).await.unwrap().unwrap()), 24);
+    drop(first);
+    pass(5).await;
+    assert_eq!(pending(&theirs.explain(&ask(prompt(1, 400))).await.unwrap().unwrap()), 0, "failed");
+    let second = place(&ours, ask(prompt(1, 400))).await;
+    let worker = second.worker_id().clone();
+    pass(5).await;
+    assert_eq!(pending(&theirs.explain(&ask(prompt(1, 400))).await.unwrap().unwrap()), 24);
+    second.reservation.finish();
+    town.index.matched(worker.as_str(), 25);
+    pass(5).await;
+    town.index.matched(worker.as_str(), 3);
+    assert_eq!(
+        pending(&theirs.explain(&ask(prompt(1, 400))).await.unwrap().unwrap()),
+        0,
+        "shown, then evicted"
+    );
+}

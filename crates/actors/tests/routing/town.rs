@@ -82,7 +82,23 @@ impl Town {
     pub(crate) async fn with_store(name: &str, store: Arc<InMemoryStateStore>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::from_wall(1_000_000));
         let registry = InMemoryRegistry::new(Arc::clone(&clock));
-        let (node, engine) = (Node::start(name), MemoryEngine::default());
+        let parts = (registry, InMemoryBus::new(), MemoryEngine::default(), Arc::new(Told::default()));
+        Self::build(name, store, clock, parts).await
+    }
+
+    /// Makes another frontend of the same cluster.
+    pub(crate) async fn twin(&self, name: &str) -> Self {
+        let parts = (self.registry.attach(), self.bus.attach(), self.engine.clone(), Arc::clone(&self.index));
+        Self::build(name, Arc::default(), Arc::clone(&self.clock), parts).await
+    }
+
+    async fn build(
+        name: &str,
+        store: Arc<InMemoryStateStore>,
+        clock: Arc<dyn Clock>,
+        (registry, bus, engine, index): (InMemoryRegistry, InMemoryBus, MemoryEngine, Arc<Told>),
+    ) -> Self {
+        let node = Node::start(name);
         let args = DirectoryArgs {
             namespace: NAMESPACE.to_owned(),
             registry: Arc::new(registry.attach()),
@@ -92,7 +108,6 @@ impl Town {
             last_view: Some(Arc::clone(&store) as Arc<dyn StateStore>),
         };
         let directory = DirectoryHandle::start(&node, args).await.unwrap();
-        let (index, bus) = (Arc::new(Told::default()), InMemoryBus::new());
         Self { node, store, clock, registry, bus, engine, index, directory }
     }
 
@@ -113,13 +128,27 @@ impl Town {
     }
 
     pub(crate) async fn scheduler(&self, queue: QueueLimits) -> (SchedulerHandle, Ledger) {
-        let ledger = Ledger::default();
+        self.start(Ledger::default(), None, queue).await
+    }
+
+    /// Starts a scheduler that shares its load and its dispatches with other frontends.
+    pub(crate) async fn frontend(&self, name: &str) -> (SchedulerHandle, Ledger) {
+        let (board, ledger) = self.board(name, self.bus.attach()).await;
+        self.start(ledger, Some(board), QueueLimits::default()).await
+    }
+
+    async fn start(
+        &self,
+        ledger: Ledger,
+        board: Option<LoadBoardHandle>,
+        queue: QueueLimits,
+    ) -> (SchedulerHandle, Ledger) {
         let args = SchedulerArgs {
             model: model(),
             directory: self.directory.clone(),
             index: Arc::clone(&self.index) as Arc<dyn IndexSource>,
             ledger: ledger.clone(),
-            board: None,
+            board,
             clock: Arc::clone(&self.clock),
             limits: DeskLimits::default(),
             queue,
