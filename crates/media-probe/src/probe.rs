@@ -112,7 +112,11 @@ pub fn probe_whole(file: &[u8]) -> Probe {
 }
 
 fn examine(bytes: Bytes<'_>) -> Probe {
-    let Some(format) = signature(bytes) else {
+    let format = match signature(bytes) {
+        Ok(format) => format,
+        Err(stop) => return unread(stop, bytes),
+    };
+    let Some(format) = format else {
         return if bytes.len() < SIGNATURE_BYTES && !bytes.whole {
             Probe::NeedMore { at_least_bytes: SIGNATURE_BYTES }
         } else {
@@ -130,9 +134,15 @@ fn examine(bytes: Bytes<'_>) -> Probe {
     };
     match header {
         Ok(header) => conclude(format, header, bytes.whole),
-        Err(Stop::Malformed(malformed)) => Probe::Malformed(malformed),
-        Err(Stop::NeedMore(_)) if bytes.whole => Probe::Malformed(Malformed::Truncated),
-        Err(Stop::NeedMore(at_least)) => Probe::NeedMore { at_least_bytes: at_least.max(bytes.len() + 1) },
+        Err(stop) => unread(stop, bytes),
+    }
+}
+
+fn unread(stop: Stop, bytes: Bytes<'_>) -> Probe {
+    match stop {
+        Stop::Malformed(malformed) => Probe::Malformed(malformed),
+        Stop::NeedMore(_) if bytes.whole => Probe::Malformed(Malformed::Truncated),
+        Stop::NeedMore(at_least) => Probe::NeedMore { at_least_bytes: at_least.max(bytes.len() + 1) },
     }
 }
 
@@ -149,10 +159,10 @@ fn conclude(format: Format, header: Header, whole: bool) -> Probe {
     }
 }
 
-fn signature(bytes: Bytes<'_>) -> Option<Format> {
+fn signature(bytes: Bytes<'_>) -> Result<Option<Format>, Stop> {
     let all = bytes.all();
     let starts = |magic: &[u8]| all.starts_with(magic);
-    if starts(b"\x89PNG\r\n\x1a\n") {
+    Ok(if starts(b"\x89PNG\r\n\x1a\n") {
         Some(Format::Png)
     } else if starts(b"\xff\xd8\xff") {
         Some(Format::Jpeg)
@@ -168,8 +178,8 @@ fn signature(bytes: Bytes<'_>) -> Option<Format> {
     {
         Some(Format::Tiff)
     } else if all.get(4..8) == Some(b"ftyp") {
-        avif::brand(all.get(8..12)?)
+        avif::brand(bytes)?
     } else {
         None
-    }
+    })
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use media_probe::{Malformed, Probe, probe, probe_whole};
+use media_probe::{Format, Malformed, Probe, probe, probe_whole};
 use proptest::prelude::*;
 
 fn png(width: u32, height: u32) -> Vec<u8> {
@@ -77,7 +77,7 @@ fn a_webp_says_that_its_orientation_is_still_to_come() {
     let mut file = b"RIFF\0\0\x20\0WEBPVP8X\x0a\0\0\0\x08\0\0\0\x16\0\0\x10\0\0".to_vec();
     file.extend(b"VP8 \0\0\x10\0");
     let expected = Probe::Tentative {
-        format: media_probe::Format::WebP,
+        format: Format::WebP,
         width: 23,
         height: 17,
         at_least_bytes: 38 + 0x0010_0000 + 4,
@@ -112,6 +112,33 @@ fn heic_takes_the_primary_items_properties() {
         let found = probe(&heic(turns, version));
         let Probe::Sized { width: w, height: h, .. } = found else { panic!("{found:?}") };
         assert_eq!((w, h), (width, height), "{turns} quarter turns");
+    }
+}
+
+#[test]
+fn a_general_brand_is_resolved_by_the_compatible_ones() {
+    let with = |brands: &[u8]| {
+        let file = heic(1, 0);
+        let rest = &file[24..];
+        [boxed(b"ftyp", brands), rest.to_vec()].concat()
+    };
+    for (brands, expected) in [
+        (b"mif1\0\0\0\0mif1heic".as_slice(), Some(Format::Heic)),
+        (b"mif1\0\0\0\0mif1miafavif", Some(Format::Avif)),
+        (b"mif1\0\0\0\0mif1", None),
+        (b"isom\0\0\0\0heic", None),
+    ] {
+        let file = with(brands);
+        let found = probe(&file);
+        match expected {
+            Some(wanted) => {
+                assert!(
+                    matches!(found, Probe::Sized { format, width: 17, height: 23, .. } if format == wanted)
+                );
+                assert_eq!(probe(&file[..14]), Probe::NeedMore { at_least_bytes: 20 });
+            }
+            None => assert_eq!(found, Probe::Unknown),
+        }
     }
 }
 

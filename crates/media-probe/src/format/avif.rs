@@ -9,9 +9,29 @@ use crate::malformed::Malformed;
 use crate::orientation::Orientation;
 use crate::probe::{Format, Header};
 
-/// Returns the format of a major brand.
-pub(crate) fn brand(brand: &[u8]) -> Option<Format> {
-    match brand {
+/// The longest `ftyp` box that is searched for a format, in bytes.
+const FTYP_BYTES_MAX: u64 = 1024;
+
+/// Returns the format that the `ftyp` box names: by its major brand, or for a general one by the first compatible brand
+/// that is a format.
+pub(crate) fn brand(bytes: Bytes<'_>) -> Result<Option<Format>, Stop> {
+    let major = bytes.array::<4>(8)?;
+    if !matches!(&major, b"mif1" | b"msf1" | b"miaf") {
+        return Ok(format(major));
+    }
+    let end = u64::from(bytes.u32_be(0)?).min(FTYP_BYTES_MAX);
+    let mut at = 16;
+    while at + 4 <= end {
+        if let Some(format) = format(bytes.array(at)?) {
+            return Ok(Some(format));
+        }
+        at += 4;
+    }
+    Ok(None)
+}
+
+const fn format(brand: [u8; 4]) -> Option<Format> {
+    match &brand {
         b"avif" | b"avis" => Some(Format::Avif),
         b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"hevx" => Some(Format::Heic),
         _ => None,
