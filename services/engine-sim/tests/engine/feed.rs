@@ -105,3 +105,23 @@ async fn evictions_come_one_by_one_before_what_displaced_them() {
     assert_eq!(batch.events.last().unwrap()["type"], "BlockStored");
     assert_eq!(batch.events.len(), removed.len() + 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_engine_can_be_started_again_at_its_addresses() {
+    let first = Engine::start(config()).await;
+    let source = first.running.event_sources[0].clone();
+    let again = Config {
+        listen: first.running.addr,
+        kv_events: Some(source.endpoint),
+        kv_replay: source.replay_endpoint,
+        ..config()
+    };
+    let mut engine = first;
+    for _ in 0..5 {
+        let mut feed = Feed::of(&engine, 0).await;
+        engine.post("/v1/completions", &completion(200, 40)).await;
+        assert!(feed.next().await.seq > 0);
+        engine.running.stop().await;
+        engine = Engine::start(again.clone()).await;
+    }
+}
