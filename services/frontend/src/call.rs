@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::request::Parts;
 
 use crate::access::Caller;
 
 /// Who asks, under which name, since when.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
     pub(crate) id: String,
     pub(crate) caller: Caller,
-    pub(crate) headers: HeaderMap,
+    pub(crate) parts: &'a Parts,
     /// When it arrived, on the clock.
     pub(crate) arrived: Duration,
 }

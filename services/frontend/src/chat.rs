@@ -40,16 +40,16 @@ impl Shared {
     pub(crate) async fn generate(
         self: &Arc<Self>,
         kind: Kind,
-        call: &Call,
+        call: &Call<'_>,
         body: Bytes,
     ) -> Result<Response<Answer>, ApiError> {
-        let wishes = Wishes::read(&call.headers)?;
-        let understood = self.understand(kind, call, body).await?;
-        let (question, draft) = self.question(&understood, call, wishes);
+        let wishes = Wishes::read(&call.parts.headers)?;
+        let mut understood = self.understand(kind, call, body).await?;
+        let (question, draft) = self.question(&mut understood, call, wishes);
         let dispatch = Dispatch {
             method: Method::POST,
             path: kind.path(),
-            headers: headers::upstream(&call.headers, &call.id, self.defaults.keep_authorization),
+            headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
             body: understood.body,
             question,
             draft,
@@ -60,31 +60,35 @@ impl Shared {
     }
 
     /// Decides where a request would go, and forwards nothing.
-    pub(crate) async fn explain_body(&self, call: &Call, body: Bytes) -> Result<serde_json::Value, ApiError> {
-        let wishes = Wishes::read(&call.headers)?;
-        let understood = self.understand(Kind::Chat, call, body).await?;
-        let (question, draft) = self.question(&understood, call, wishes);
+    pub(crate) async fn explain_body(
+        &self,
+        call: &Call<'_>,
+        body: Bytes,
+    ) -> Result<serde_json::Value, ApiError> {
+        let wishes = Wishes::read(&call.parts.headers)?;
+        let mut understood = self.understand(Kind::Chat, call, body).await?;
+        let (question, draft) = self.question(&mut understood, call, wishes);
         let desk = self.models.desk(&understood.model).await?;
         let record = match desk.scheduler.explain(&question).await? {
             Ok(decision) => {
                 let choice = decision.choice();
                 let block_size = self.block_size(&choice.holder);
-                let media_tokens = understood.prepared.routing.mm_routing_info.total_image_tokens;
+                let media_tokens = question.routing.mm_routing_info.total_image_tokens;
                 let predicted = draft.predicted.then(|| placement::Predicted {
-                    prompt_tokens: understood.prepared.routing.prompt_tokens,
+                    prompt_tokens: question.routing.prompt_tokens,
                     cached_tokens: choice.work.cached_tokens,
                     pending_tokens: choice.pending_blocks.saturating_mul(block_size),
                     media_tokens,
                     block_size,
                 });
-                draft.record.placed(&decision, block_size, predicted)
+                draft.record.placed(decision, block_size, predicted)
             }
             Err(unplaced) => draft.record.unplaced(&unplaced),
         };
         Ok(record.explain())
     }
 
-    async fn understand(&self, kind: Kind, call: &Call, body: Bytes) -> Result<Understood, ApiError> {
+    async fn understand(&self, kind: Kind, call: &Call<'_>, body: Bytes) -> Result<Understood, ApiError> {
         let understood = match kind {
             Kind::Chat => self.reader.chat(body, &call.caller.tenant).await?,
             Kind::Completion => self.reader.completion(body).await?,
@@ -98,10 +102,16 @@ impl Shared {
         Ok(understood)
     }
 
-    fn question(&self, understood: &Understood, call: &Call, wishes: Wishes) -> (ScheduleRequest, Draft) {
+    fn question(
+        &self,
+        understood: &mut Understood,
+        call: &Call<'_>,
+        wishes: Wishes,
+    ) -> (ScheduleRequest, Draft) {
         let policy = wishes.policy.unwrap_or(self.defaults.policy);
+        let routing = Arc::new(std::mem::take(&mut understood.prepared.routing));
         let prepared = &understood.prepared;
-        let mut question = ScheduleRequest::new(Arc::new(prepared.routing.clone()), policy);
+        let mut question = ScheduleRequest::new(Arc::clone(&routing), policy);
         question.direct = wishes.direct;
         question.session = wishes.session;
         question.adapter.clone_from(&understood.adapter);
@@ -115,7 +125,7 @@ impl Shared {
             model: understood.model.clone(),
             policy,
             fallback: understood.fallback,
-            block_size: prepared.routing.chains.first().map_or(0, |chain| chain.block_size),
+            block_size: routing.chains.first().map_or(0, |chain| chain.block_size),
             media: understood.items.iter().map(|item| report(item, understood)).collect(),
             decision: None,
             appraisals: Vec::new(),

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
-use identity::WorkerId;
+use identity::{Rank, WorkerId};
+use placement::{Decision, Predicted};
 use ports::engine;
 
 use crate::answer::Answer;
@@ -17,7 +18,6 @@ use crate::headers;
 use crate::record::Record;
 use crate::relay::{Relay, Ticket};
 use crate::shared::Shared;
-use crate::verification::Sighting;
 
 /// A request on its way to a worker.
 #[derive(Debug)]
@@ -138,44 +138,60 @@ impl Shared {
             }
         };
         self.metrics.decided(self.clock.now().saturating_sub(began));
-        let record = self.remember(dispatch, &assignment);
-        let sighting = self.sighting(&record.model, &assignment.holder);
-        let worker = assignment.worker_id().clone();
-        match self.forward(dispatch, &assignment).await {
+        let predicted = dispatch.draft.predicted.then(|| assignment.predicted());
+        let Assignment { worker, holder, decision, reservation } = assignment;
+        let record = self.remember(dispatch, (decision, worker.card.block_size, predicted));
+        let sighting = self.sighting(&record.model, &holder);
+        match self.forward(dispatch, &worker.endpoint, holder.rank).await {
             Ok(begun) => {
-                self.models.directory().answered(&worker);
+                self.models.directory().answered(&holder.worker);
                 if dispatch.question.streams && begun.status.is_success() {
-                    assignment.reservation.first_token();
+                    reservation.first_token();
                 }
                 self.metrics
                     .first_byte(record.model.as_str(), self.clock.now().saturating_sub(dispatch.arrived));
-                Ok(Ok(self.relay(dispatch, begun, (assignment, sighting), &record)))
+                let ticket = Ticket {
+                    shared: Arc::clone(self),
+                    record,
+                    holder,
+                    sighting,
+                    obstacle: dispatch.draft.obstacle,
+                    traits: dispatch.draft.traits,
+                    succeeded: begun.status.is_success(),
+                    reservation: Some(reservation),
+                };
+                Ok(Ok(relay(begun, ticket, dispatch.operator)))
             }
             Err(failure) => {
                 if let Failure::Engine(error) = &failure {
                     if error.refused() {
-                        self.models.directory().refused(&worker);
+                        self.models.directory().refused(&holder.worker);
                     } else {
-                        self.models.directory().failed(&worker);
+                        self.models.directory().failed(&holder.worker);
                     }
-                    tracing::warn!(worker = %worker, cause = %error, "worker failed");
+                    tracing::warn!(worker = %holder.worker, cause = %error, "worker failed");
                 }
-                Ok(Err((failure, worker)))
+                Ok(Err((failure, holder.worker)))
             }
         }
     }
 
     /// Sends the request and waits for the first byte of its answer: until then another worker can still serve it.
-    async fn forward(&self, dispatch: &Dispatch, assignment: &Assignment) -> Result<Begun, Failure> {
+    async fn forward(
+        &self,
+        dispatch: &Dispatch,
+        endpoint: &engine::Endpoint,
+        rank: Rank,
+    ) -> Result<Begun, Failure> {
         let mut headers = dispatch.headers.clone();
-        headers::set_rank(&mut headers, assignment.rank());
+        headers::set_rank(&mut headers, rank);
         let request = engine::Request {
             method: dispatch.method.clone(),
             path: dispatch.path.clone(),
             headers,
             body: dispatch.body.clone(),
         };
-        let response = self.engine.forward(assignment.endpoint(), request).await.map_err(Failure::Engine)?;
+        let response = self.engine.forward(endpoint, request).await.map_err(Failure::Engine)?;
         let engine::Response { status, headers, mut body } = response;
         let first = loop {
             match body.frame().await {
@@ -195,48 +211,34 @@ impl Shared {
         Ok(begun)
     }
 
-    fn remember(&self, dispatch: &Dispatch, assignment: &Assignment) -> Arc<Record> {
-        let draft = &dispatch.draft;
-        let predicted = draft.predicted.then(|| assignment.predicted());
-        let record = draft.record.placed(&assignment.decision, assignment.worker.card.block_size, predicted);
-        let record = Arc::new(record);
-        self.records.add(&record);
-        let reason = assignment.decision.reason.as_str();
-        self.metrics.routed(assignment.worker_id().as_str(), assignment.rank().0, reason);
+    fn remember(
+        &self,
+        dispatch: &Dispatch,
+        (decision, block_size, predicted): (Decision, u32, Option<Predicted>),
+    ) -> Arc<Record> {
+        let holder = &decision.choice().holder;
+        self.metrics.routed(holder.worker.as_str(), holder.rank.0, decision.reason.as_str());
         if let Some(predicted) = predicted {
             self.metrics.tokens("prompt", predicted.prompt_tokens);
             self.metrics.tokens("cached", predicted.cached_tokens);
         }
+        let record = Arc::new(dispatch.draft.record.placed(decision, block_size, predicted));
+        self.records.add(&record);
         record
     }
+}
 
-    fn relay(
-        self: &Arc<Self>,
-        dispatch: &Dispatch,
-        begun: Begun,
-        (assignment, sighting): (Assignment, Sighting),
-        record: &Arc<Record>,
-    ) -> Response<Answer> {
-        let events = is_event_stream(&begun.headers);
-        let ticket = Ticket {
-            shared: Arc::clone(self),
-            record: Arc::clone(record),
-            holder: assignment.holder.clone(),
-            sighting,
-            obstacle: dispatch.draft.obstacle,
-            traits: dispatch.draft.traits,
-            succeeded: begun.status.is_success(),
-            reservation: Some(assignment.reservation),
-        };
-        let mut response = Response::new(Answer::empty());
-        *response.status_mut() = begun.status;
-        *response.headers_mut() = begun.headers;
-        if dispatch.operator {
-            headers::describe(response.headers_mut(), record);
-        }
-        *response.body_mut() = Answer::streamed(Relay::new(begun.first, begun.body, ticket, events));
-        response
+/// Makes the response to an answer that has begun.
+fn relay(begun: Begun, ticket: Ticket, operator: bool) -> Response<Answer> {
+    let events = is_event_stream(&begun.headers);
+    let mut response = Response::new(Answer::empty());
+    *response.status_mut() = begun.status;
+    *response.headers_mut() = begun.headers;
+    if operator {
+        headers::describe(response.headers_mut(), &ticket.record);
     }
+    *response.body_mut() = Answer::streamed(Relay::new(begun.first, begun.body, ticket, events));
+    response
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

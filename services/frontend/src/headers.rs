@@ -97,7 +97,7 @@ pub(crate) fn set_rank(headers: &mut HeaderMap, rank: Rank) {
 
 /// Adds to a response what operators see of its routing.
 pub(crate) fn describe(headers: &mut HeaderMap, record: &Record) {
-    let Some(decision) = record.decision.as_deref() else { return };
+    let Some(decision) = record.decision.as_ref() else { return };
     let holder = &decision.choice().holder;
     if let Ok(worker) = HeaderValue::from_str(holder.worker.as_str()) {
         headers.insert(WORKER, worker);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use actors::ScheduleRequest;
 use bytes::Bytes;
-use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Response};
 use identity::ModelName;
@@ -24,19 +23,18 @@ impl Shared {
     /// Forwards a request that is not understood, unchanged.
     pub(crate) async fn proxy(
         self: &Arc<Self>,
-        parts: &Parts,
-        call: &Call,
+        call: &Call<'_>,
         body: Bytes,
     ) -> Result<Response<Answer>, ApiError> {
-        if !matches!(parts.method, Method::GET | Method::POST | Method::DELETE) {
-            let message = format!("method {} is not proxied", parts.method);
+        if !matches!(call.parts.method, Method::GET | Method::POST | Method::DELETE) {
+            let message = format!("method {} is not proxied", call.parts.method);
             return Err(ApiError::new(http::StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message));
         }
-        if !may_pass(parts.uri.path(), call.caller.operator) {
-            let message = format!("there is nothing at {}", parts.uri.path());
+        if !may_pass(call.parts.uri.path(), call.caller.operator) {
+            let message = format!("there is nothing at {}", call.parts.uri.path());
             return Err(ApiError::not_found("not_found", message));
         }
-        let wishes = Wishes::read(&call.headers)?;
+        let wishes = Wishes::read(&call.parts.headers)?;
         let bytes = body.len();
         let read = body.clone();
         let model = self.reader.pool.run(bytes, move || read_foreign(&read)).await??;
@@ -50,9 +48,9 @@ impl Shared {
         question.adapter = served.adapter;
         question.waiting = waiting(self.defaults.wait_max, 0, &call.caller.tenant);
         self.dispatch(Dispatch {
-            method: parts.method.clone(),
-            path: parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
-            headers: headers::upstream(&call.headers, &call.id, self.defaults.keep_authorization),
+            method: call.parts.method.clone(),
+            path: call.parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
+            headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
             body: if body.is_empty() { Vec::new() } else { vec![body] },
             question,
             draft: draft(&call.id, served.model),

@@ -1,7 +1,5 @@
 //! What is remembered of a routed request.
 
-use std::sync::Arc;
-
 use identity::{MediaId, ModelName};
 use parking_lot::Mutex;
 use placement::{Actual, Appraisal, Decision, Policy, Predicted, Reason, Unplaced, Verdict};
@@ -16,7 +14,7 @@ pub(crate) struct Record {
     pub(crate) fallback: Option<&'static str>,
     pub(crate) block_size: u32,
     pub(crate) media: Vec<MediaReport>,
-    pub(crate) decision: Option<Arc<Decision>>,
+    pub(crate) decision: Option<Decision>,
     /// How holders looked where none was chosen.
     pub(crate) appraisals: Vec<Appraisal>,
     /// None where the prompt could not be predicted.
@@ -47,7 +45,7 @@ pub(crate) struct MediaReport {
 
 impl Record {
     /// Copies what was known before placement, and adds where the request went.
-    pub(crate) fn placed(&self, decision: &Decision, block_size: u32, predicted: Option<Predicted>) -> Self {
+    pub(crate) fn placed(&self, decision: Decision, block_size: u32, predicted: Option<Predicted>) -> Self {
         Self {
             request_id: self.request_id.clone(),
             model: self.model.clone(),
@@ -55,7 +53,7 @@ impl Record {
             fallback: self.fallback,
             block_size,
             media: self.media.clone(),
-            decision: Some(Arc::new(decision.clone())),
+            decision: Some(decision),
             appraisals: Vec::new(),
             predicted,
             outcome: Mutex::default(),
@@ -79,19 +77,19 @@ impl Record {
     }
 
     fn choice(&self) -> Option<&Appraisal> {
-        self.decision.as_deref().map(Decision::choice)
+        self.decision.as_ref().map(Decision::choice)
     }
 
     /// Returns why the worker was chosen.
     pub(crate) fn reason(&self) -> Option<Reason> {
-        self.decision.as_deref().map(|decision| decision.reason)
+        self.decision.as_ref().map(|decision| decision.reason)
     }
 
     /// Writes the answer of `explain`.
     pub(crate) fn explain(&self) -> Value {
         let outcome = *self.outcome.lock();
         let choice = self.choice();
-        let candidates = self.decision.as_deref().map_or(&self.appraisals, |decision| &decision.appraisals);
+        let candidates = self.decision.as_ref().map_or(&self.appraisals, |decision| &decision.appraisals);
         json!({
             "request_id": self.request_id,
             "model": self.model.as_str(),

@@ -156,9 +156,9 @@ impl Surface {
                     Err(error) => return Err(Unread { error, rest: Some(body) }),
                 };
                 let arrived = self.shared.clock.now();
-                let call = Call { id: id.to_owned(), caller, headers: parts.headers.clone(), arrived };
+                let call = Call { id: id.to_owned(), caller, parts, arrived };
                 let held = self.shared.bodies.read(body).await?;
-                let answer = self.serve(route, parts, &call, held.bytes).await.map_err(refused);
+                let answer = self.serve(route, &call, held.bytes).await.map_err(refused);
                 // From its first byte on, an answer needs the request no more.
                 drop(held.share);
                 answer
@@ -177,8 +177,7 @@ impl Surface {
     async fn serve(
         &self,
         route: ForClients<'_>,
-        parts: &Parts,
-        call: &Call,
+        call: &Call<'_>,
         body: Bytes,
     ) -> Result<Response<Answer>, ApiError> {
         let shared = &self.shared;
@@ -187,7 +186,7 @@ impl Surface {
             ForClients::Models => Ok(answer::json(&shared.list_models())),
             ForClients::Model(name) => shared.show_model(name).map(|model| answer::json(&model)),
             ForClients::Explain => Ok(answer::json(&Box::pin(shared.explain_body(call, body)).await?)),
-            ForClients::Proxy => Box::pin(shared.proxy(parts, call, body)).await,
+            ForClients::Proxy => Box::pin(shared.proxy(call, body)).await,
         }
     }
 
@@ -195,7 +194,7 @@ impl Surface {
         let shared = &self.shared;
         match route {
             ForOperators::Explain(id) => {
-                let record = shared.records.find(id).ok_or_else(|| unknown_request(id))?;
+                let record = shared.records.find(id).ok_or_else(|| unknown_request(id, &shared.id))?;
                 Ok(answer::json(&record.explain()))
             }
             ForOperators::Workers => Ok(answer::json(&shared.show_workers())),
@@ -210,8 +209,17 @@ impl Surface {
     }
 }
 
-fn unknown_request(id: &str) -> ApiError {
-    let message = format!("request {id} is not among those this frontend remembers");
+/// Names the frontend that made the request's name, if another one did.
+fn unknown_request(id: &str, own: &str) -> ApiError {
+    let made = id.rsplit_once('-').filter(|(_, count)| count.len() == 16);
+    let message = match made {
+        Some((frontend, _)) if frontend != own => {
+            format!(
+                "request {id} is not among those this frontend ({own}) remembers: ask frontend {frontend}"
+            )
+        }
+        Some(_) | None => format!("request {id} is not among those this frontend remembers"),
+    };
     ApiError::not_found("request_not_found", message)
 }
 
