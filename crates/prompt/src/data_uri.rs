@@ -113,3 +113,72 @@ impl DataUri {
         Ok(total)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
+
+    use super::*;
+    use crate::media_identity::media_id;
+
+    fn uri(head: &str, payload: &str) -> DataUri {
+        DataUri::parse(&Bytes::from(format!("{head},{payload}"))).unwrap()
+    }
+
+    #[test]
+    fn reads_the_head_as_engines_do() {
+        for (head, expected) in [
+            ("data:image/png;base64", Ok("image/png")),
+            ("DATA:image/jpeg;charset=x;base64", Ok("image/jpeg")),
+            ("data:;base64", Ok("")),
+            ("data:image/png", Err(MediaFault::NotBase64)),
+            ("data:image/png;BASE64", Err(MediaFault::NotBase64)),
+            ("data:image/png;base64;x", Err(MediaFault::NotBase64)),
+        ] {
+            let parsed = DataUri::parse(&Bytes::from(format!("{head},AAAA")));
+            assert_eq!(parsed.as_ref().map(DataUri::media_type).map_err(|fault| *fault), expected, "{head}");
+        }
+        assert_eq!(DataUri::parse(&Bytes::from_static(b"data:x")), Err(MediaFault::NoComma));
+    }
+
+    #[test]
+    fn refuses_what_is_no_payload() {
+        let check = |payload: &str, limit: u64, fault: MediaFault| {
+            let uri = uri("data:image/png;base64", payload);
+            assert_eq!(uri.decode(limit).unwrap_err(), fault);
+            assert_eq!(uri.identify(16, limit).unwrap_err(), fault);
+        };
+        check("", 100, MediaFault::Empty);
+        check("AAA!", 100, MediaFault::Base64 { at: 3 });
+        check("AAAAA", 100, MediaFault::Base64 { at: 4 });
+        check("AAAA", 2, MediaFault::TooLarge { bytes: 3, limit: 2 });
+        check(&"A".repeat(400), 200, MediaFault::TooLarge { bytes: 300, limit: 200 });
+        let text = "A".repeat(CHUNK);
+        check(&format!("{text}AA!A"), 1 << 20, MediaFault::Base64 { at: CHUNK + 2 });
+        let padded = format!("{}A=AAAA", "A".repeat(CHUNK - 2));
+        assert!(matches!(uri("data:;base64", &padded).decode(1 << 20), Err(MediaFault::Base64 { .. })));
+        let padded = format!("{}AA==AAAA", "A".repeat(CHUNK - 4));
+        check(&padded, 1 << 20, MediaFault::Base64 { at: CHUNK - 1 });
+    }
+
+    proptest! {
+        #[test]
+        fn identifies_the_decoded_bytes(
+            len in 1_usize..200_000,
+            seed in any::<u8>(),
+            keep in prop::sample::select(vec![0_usize, 1, 100, 50_000, 1 << 20]),
+        ) {
+            let bytes: Vec<u8> = (0..len).map(|index| seed.wrapping_mul(31).wrapping_add(u8::try_from(index % 251).unwrap())).collect();
+            let uri = uri("data:;base64", &STANDARD.encode(&bytes));
+            let found = uri.identify(keep, u64::MAX).unwrap();
+            prop_assert_eq!(&found.prefix[..], &bytes[..keep.min(len)]);
+            prop_assert_eq!((found.id, found.bytes), (media_id(&bytes), bytes.len() as u64));
+            let prefix = uri.prefix(keep).unwrap();
+            prop_assert_eq!(&prefix[..], &bytes[..prefix.len()]);
+            prop_assert!(prefix.len() >= keep.min(len));
+            prop_assert_eq!(uri.decode(len as u64).unwrap(), bytes);
+        }
+    }
+}

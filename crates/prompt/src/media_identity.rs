@@ -52,3 +52,19 @@ pub struct Identified {
     /// Its first bytes, for the header probe.
     pub prefix: Vec<u8>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_derived_by_blake3() {
+        // Computed with the reference implementation's `derive_key_context`.
+        let expected = "37441321067fd0eb2d7e784e55c2e5d9e52c7c0dc64928848ac5c3dd0d3e660f";
+        assert_eq!(media_id(b"hello").as_str(), expected);
+        let mut pieces = MediaHasher::new();
+        pieces.update(b"hel");
+        pieces.update(b"lo");
+        assert_eq!(pieces.finish().as_str(), expected);
+    }
+}

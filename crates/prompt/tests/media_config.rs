@@ -144,6 +144,11 @@ const CASES: &[Case] = &[
         preprocessor: None,
         processor: None,
     },
+    case(
+        "idefics3",
+        r#"{"model_type":"idefics3"}"#,
+        r#"{"image_processor":{"size":{"longest_edge":1456},"max_image_size":{"longest_edge":364}},"image_seq_len":169}"#,
+    ),
     Case {
         key: "idefics3",
         config: r#"{"model_type":"idefics3"}"#,

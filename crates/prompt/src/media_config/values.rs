@@ -192,6 +192,10 @@ impl Section {
     }
 }
 
+fn nests_image_processor(text: &[u8]) -> bool {
+    object(PREPROCESSOR, text).is_ok_and(|values| values.get("image_processor").is_some_and(Value::is_object))
+}
+
 fn object(file: &'static str, text: &[u8]) -> Result<Map<String, Value>, Error> {
     match serde_json::from_slice(text) {
         Ok(Value::Object(values)) => Ok(values),

@@ -236,7 +236,7 @@ fn completions_take_text_and_tokens() {
         prepared.into_iter().map(|each| each.tokens).collect::<Vec<_>>()
     };
     let hello = model().tokenize("hello there", false).unwrap();
-    assert_eq!(prepared(json!("hello there")), [hello.clone()]);
+    assert_eq!(prepared(json!("hello there")), std::slice::from_ref(&hello));
     assert_eq!(prepared(json!(["hello there", "hello there"])), [hello.clone(), hello]);
     assert_eq!(prepared(json!([5, 6, PAD])), [[5, 6, PAD]]);
     assert_eq!(prepared(json!([[5], [6, 7]])), [vec![5], vec![6, 7]]);
