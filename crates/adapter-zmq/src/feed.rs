@@ -174,6 +174,13 @@ fn published(message: ZmqMessage) -> Result<Frame, Error> {
 }
 
 fn endpoint_error(endpoint: &str, error: ZmqError) -> Error {
-    let source = if let ZmqError::Network(error) = error { error } else { std::io::Error::other(error) };
+    let source = if let ZmqError::Network(error) = error {
+        error
+    } else if let ZmqError::ConnectTimeout(_) = error {
+        let hint = "nothing listens there yet, or the engine connects by itself and this side has to bind";
+        std::io::Error::new(std::io::ErrorKind::TimedOut, hint)
+    } else {
+        std::io::Error::other(error)
+    };
     Error::Endpoint { endpoint: endpoint.to_owned(), source }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use actor_kit::Node;
 use actors::{EngineFeedArgs, EngineFeedHandle, FeedStatus};
 use engine_events::Record;
-use identity::{Holder, Incarnation, ModelName, WorkerId};
+use identity::{Holder, Incarnation, ModelName, Rank, WorkerId};
 use membership::Card;
 use membership::card::State;
 use ports::StateStore;
@@ -118,7 +118,7 @@ impl Speaker {
             // Without a registry nobody can tell, and an engine without its agent is worse than one with two.
             if !feeds.is_empty() || !taken || self.was_ours(&key, &discovered).await {
                 self.follow(&discovered, &card, &mut feeds).await;
-                self.enter(phase_of(&feeds));
+                self.enter(self.phase_of(&feeds));
             } else {
                 self.enter(Phase::Standby);
             }
@@ -201,7 +201,7 @@ impl Speaker {
                 () = lease.lost() => return Ended::Lost,
                 () = self.ports.clock.sleep(LOOK) => {}
             }
-            self.enter(phase_of(feeds));
+            self.enter(self.phase_of(feeds));
             let present = self.present(base, feeds);
             if present == *told {
                 continue;
@@ -289,6 +289,10 @@ impl Speaker {
         card::current(base, oldest.filter(|_| all_known), state)
     }
 
+    fn phase_of(&self, feeds: &[EngineFeedHandle]) -> Phase {
+        phase_of(feeds, *self.phase.borrow())
+    }
+
     fn enter(&self, phase: Phase) {
         let changed = self.phase.send_if_modified(|present| std::mem::replace(present, phase) != phase);
         if changed {
@@ -304,10 +308,12 @@ impl Speaker {
     }
 }
 
-fn phase_of(feeds: &[EngineFeedHandle]) -> Phase {
+/// A worker becomes ready when its engine answers and is known; a ready one stays so while its present life is known:
+/// whether the engine can be reached is for those to judge that reach for it, not for one late answer to the agent.
+fn phase_of(feeds: &[EngineFeedHandle], was: Phase) -> Phase {
     let ready = |feed: &EngineFeedHandle| {
         let status = feed.status();
-        status.caught_up && status.engine.healthy
+        status.caught_up && (status.engine.healthy || was == Phase::Ready)
     };
     if !feeds.is_empty() && feeds.iter().all(ready) { Phase::Ready } else { Phase::Starting }
 }

@@ -21,6 +21,10 @@ pub struct FeedStatus {
     pub engine: Engine,
     /// Sequence of the last delta.
     pub seq: u64,
+    /// Fold of the digest of the keys.
+    pub digest: u64,
+    /// Sequence of the engine's last batch that is applied; none before the first.
+    pub engine_seq: Option<u64>,
     /// Number of keys.
     pub blocks: u64,
     /// Share of the engine's blocks whose keys are known, 0 to 1.
@@ -112,6 +116,8 @@ impl Outlook {
             caught_up: session.is_caught_up(),
             engine: self.engine,
             seq: session.seq(),
+            digest: session.digest().fold(),
+            engine_seq: session.stamp().2,
             blocks: session.translator().blocks(),
             coverage: session.translator().coverage(),
             hybrid: session.translator().is_hybrid(),

@@ -38,7 +38,12 @@ async fn the_card_says_what_the_engine_is_and_does() {
     assert_eq!((card.adapters, card.engine.version.as_str()), (vec!["sql".to_owned()], "0.32.0"));
     assert_eq!((card.limits.context_tokens_max, card.limits.kv_blocks), (4096, 1000));
     assert_eq!((card.ranks.len(), card.incarnation.started_ms), (1, 1_000_000));
+    *town.started_s.lock() = None;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(*agent.phase().borrow(), Phase::Ready, "a late answer to the agent takes no worker away");
+    *town.started_s.lock() = Some(1000);
     *town.running.lock() = 1;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     let stopping = agent.stop(Duration::from_secs(10));
     let watching = async {
         town.card(|card| card.state == State::Draining).await;
