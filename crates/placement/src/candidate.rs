@@ -75,6 +75,8 @@ pub struct Load {
     pub media_tokens: u64,
     /// Blocks that active sequences occupy.
     pub decode_blocks: u64,
+    /// Blocks that it caches, in use or not, as the index knows.
+    pub cached_blocks: u64,
     /// Share of its KV cache in use as it reports, 0 to 1.
     pub kv_usage: f64,
 }

@@ -6,7 +6,7 @@
 //!      + encode   media tokens neither near nor inside cached blocks
 //!      + prefill  prompt tokens not in KV
 //!      + decode   active sequences
-//!      + pressure a KV cache nearly full: work done again
+//!      + pressure a KV cache nearly full: work done again, for preempted requests and evicted blocks
 //! ```
 
 use crate::candidate::Candidate;
@@ -14,6 +14,9 @@ use crate::wanted::{Wanted, cached_tokens};
 
 /// Share of the KV cache in use from which preemption becomes likely.
 const PRESSURE_FROM: f64 = 0.9;
+
+/// Share of evicted blocks that are taken to be wanted again.
+const EVICTED_WANTED: f64 = 0.25;
 
 /// How many times over the whole prompt may be charged for pressure.
 const PRESSURE_MAX: f64 = 10.0;
@@ -94,7 +97,8 @@ pub fn cost(wanted: &Wanted<'_>, candidate: &Candidate<'_>, work: &Work) -> Cost
         encode: f64::from(work.encode_tokens) * rates.encode_ms,
         prefill: f64::from(work.prefill_tokens) * rates.prefill_ms,
         decode: f64::from(load.active) * rates.decode_ms,
-        pressure: overshoot(candidate, work) * whole_prompt,
+        pressure: overshoot(candidate, work) * whole_prompt
+            + evicted_tokens(candidate, work) * rates.prefill_ms,
     }
 }
 
@@ -122,4 +126,15 @@ fn overshoot(candidate: &Candidate<'_>, work: &Work) -> f64 {
     let needed = f64::from(work.prompt_blocks.saturating_sub(work.cached_blocks)) / blocks;
     let over = (used + needed - PRESSURE_FROM) / (1.0 - PRESSURE_FROM);
     over.clamp(0.0, PRESSURE_MAX)
+}
+
+/// Prompt tokens of others that would have to be computed again because the request's blocks take their place.
+fn evicted_tokens(candidate: &Candidate<'_>, work: &Work) -> f64 {
+    let capacity = u64::from(candidate.limits.kv_blocks);
+    if capacity == 0 {
+        return 0.0;
+    }
+    let fresh = u64::from(work.prompt_blocks.saturating_sub(work.cached_blocks));
+    let evicted = (candidate.load.cached_blocks + fresh).saturating_sub(capacity).min(fresh);
+    (evicted * u64::from(candidate.block_size)) as f64 * EVICTED_WANTED
 }

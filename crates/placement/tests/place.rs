@@ -81,6 +81,7 @@ fn loads() -> impl Strategy<Value = Load> {
             prefill_tokens: prefill,
             media_tokens: media,
             decode_blocks: 0,
+            cached_blocks: prefill / 4,
             kv_usage: usage,
         },
     )
@@ -151,6 +152,9 @@ fn naive_total(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> f64 {
         let needed = f64::from(prompt.div_ceil(16) - blocks) / capacity;
         let over = ((load.kv_usage.min(1.0) + needed - 0.9) / 0.1).clamp(0.0, 10.0);
         total += over * f64::from(prompt) * rates.prefill_ms;
+        let fresh = u64::from(prompt.div_ceil(16) - blocks);
+        let beyond = (load.cached_blocks + fresh).saturating_sub(u64::from(candidate.limits.kv_blocks));
+        total += 0.25 * (beyond.min(fresh) * 16) as f64 * rates.prefill_ms;
     }
     total
 }
@@ -303,6 +307,23 @@ fn each_reason_is_named() {
     check(candidate.clone(), &Wanted { excluded: &excluded, ..wanted.clone() }, Some(Why::Excluded));
     let lacking = NearMedia { lacks_payload_free: true, ..NearMedia::default() };
     check(Candidate { near: lacking, ..candidate.clone() }, &wanted, Some(Why::MediaNotResident));
+}
+
+#[test]
+fn a_full_cache_is_worth_less_than_an_empty_one() {
+    let holders = ["full", "empty"].map(|name| Holder { worker: WorkerId::new(name), rank: Rank(0) });
+    let limits = Limits { kv_blocks: 100, ..Limits::default() };
+    let mut candidates =
+        holders.iter().map(|holder| Candidate { limits, ..idle(holder, &[]) }).collect::<Vec<_>>();
+    candidates[0].load.cached_blocks = 95;
+    let request = routing(480);
+    let chosen = |candidates: &[Candidate<'_>]| {
+        place(&Wanted::new(&request, Policy::Kv), candidates, Turn::default()).unwrap().chosen
+    };
+    candidates[0].matched_blocks = 1;
+    assert_eq!(chosen(&candidates), 1, "one block at hand is not worth 24 evicted");
+    candidates[0].matched_blocks = 10;
+    assert_eq!(chosen(&candidates), 0, "ten are");
 }
 
 #[test]

@@ -18,6 +18,8 @@ use crate::indexer::{HolderView, IndexView, IndexerHandle};
 pub struct Sight {
     /// Blocks of the request's prompt that the holder has.
     pub matched_blocks: u32,
+    /// Blocks that the holder has in all.
+    pub blocks: u64,
     /// Requests that its engine runs or lets wait, as of the last beat.
     pub engine_active: u32,
     /// Share of its KV cache in use, 0 to 1, as of the last beat.
@@ -73,6 +75,7 @@ impl IndexSource for IndexerHandle {
             let credit = !matches!(holder.state, Phase::Unknown | Phase::Gone | Phase::Refused);
             Sight {
                 matched_blocks: depth.filter(|_| credit).unwrap_or(0),
+                blocks: holder.blocks,
                 engine_active: holder.running.saturating_add(holder.waiting),
                 kv_usage: f64::from(holder.kv_usage),
             }

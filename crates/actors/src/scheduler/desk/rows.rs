@@ -112,6 +112,7 @@ impl Row {
             prefill_tokens: fleet.prefill_tokens,
             media_tokens: fleet.media_tokens,
             decode_blocks: fleet.decode_blocks,
+            cached_blocks: sight.blocks,
             kv_usage: sight.kv_usage,
         }
     }
