@@ -145,9 +145,9 @@ const CASES: &[Case] = &[
         processor: None,
     },
     case(
-        "idefics3",
-        r#"{"model_type":"idefics3"}"#,
-        r#"{"image_processor":{"size":{"longest_edge":1456},"max_image_size":{"longest_edge":364}},"image_seq_len":169}"#,
+        "qwen3_vl",
+        r#"{"model_type":"qwen3_vl"}"#,
+        r#"{"image_processor":{"size":{"shortest_edge":65536,"longest_edge":16777216},"patch_size":16}}"#,
     ),
     Case {
         key: "idefics3",

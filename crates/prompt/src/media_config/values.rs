@@ -42,7 +42,9 @@ impl Values {
     /// Parses the files; the image processor's section is the nested one where there is one.
     pub(super) fn parse(files: &MediaFiles<'_>) -> Result<Self, Error> {
         let config = object(CONFIG, files.config)?;
-        let mut processor = files.processor.map_or_else(|| Ok(Map::new()), |text| object(PROCESSOR, text))?;
+        // Saved as one file, a processor may be handed over under either name.
+        let whole = files.processor.or(files.preprocessor.filter(|text| nests_image_processor(text)));
+        let mut processor = whole.map_or_else(|| Ok(Map::new()), |text| object(PROCESSOR, text))?;
         let mut image = match processor.remove("image_processor") {
             Some(Value::Object(values)) => Some(Section { file: PROCESSOR, values }),
             _ => match files.preprocessor {
