@@ -86,7 +86,7 @@ fn main() -> anyhow::Result<()> {
 fn load(args: &Args) -> anyhow::Result<Workload> {
     if let Some(path) = &args.trace {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        return Ok(Workload::of_trace(&workload::read_trace(&text), args.seed));
+        return Ok(Workload::of_trace(&workload::trace::read_trace(&text), args.seed));
     }
     workload::make(&args.workload, args.seed)
         .with_context(|| format!("no workload {}; there are {:?}", args.workload, workload::NAMES))

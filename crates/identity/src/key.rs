@@ -10,6 +10,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::chain;
 use crate::media::MediaSpan;
 
 #[cfg(target_endian = "big")]
@@ -76,20 +77,85 @@ impl KeyScope<'_> {
 pub fn block_keys(root: BlockKey, tokens: &[u32], media: &[MediaSpan], block_size: u32) -> Vec<BlockKey> {
     let size = usize::try_from(block_size.max(1)).unwrap_or(usize::MAX);
     let mut keys = Vec::with_capacity(tokens.len() / size);
-    let mut key = root;
-    let mut ahead = media;
-    for (block, start) in tokens.chunks_exact(size).zip((0_u32..).step_by(size)) {
-        let end = start.saturating_add(block_size);
-        while let Some((span, rest)) = ahead.split_first()
-            && span.end() <= start
-        {
-            ahead = rest;
-        }
-        let overlapping = ahead.iter().take_while(|span| span.start < end).filter(|span| span.end() > start);
-        key = extend_key(key, block, overlapping.map(|span| span.key.get()));
-        keys.push(key);
-    }
+    extend_keys(&mut keys, root, tokens, media, block_size);
     keys
+}
+
+/// Completes a prompt's keys of which the first `keys.len()` are there already; see [`block_keys`].
+///
+/// The hash of a block's content does not depend on the key before it, so the processor works on the next blocks while
+/// the chain waits for its last step.
+pub fn extend_keys(
+    keys: &mut Vec<BlockKey>,
+    root: BlockKey,
+    tokens: &[u32],
+    media: &[MediaSpan],
+    block_size: u32,
+) {
+    let size = usize::try_from(block_size.max(1)).unwrap_or(usize::MAX);
+    let known = keys.len().saturating_mul(size);
+    let mut key = keys.last().copied().unwrap_or(root);
+    let mut ahead = media;
+    let mut content: Vec<u32> = Vec::new();
+    let mut rest = tokens.get(known..).unwrap_or_default();
+    let mut start = u32::try_from(known).unwrap_or(u32::MAX);
+    while rest.len() >= size {
+        let same = stretch(&mut ahead, start, block_size.max(1));
+        let (blocks, later) = rest.split_at_checked(same.blocks.saturating_mul(size)).unwrap_or((rest, &[]));
+        if same.items == 0 {
+            for block in blocks.chunks_exact(size) {
+                key = chain_key(key, xxh3_64(bytemuck::cast_slice(block)));
+                keys.push(key);
+            }
+        } else {
+            content.clear();
+            content.resize(size, 0);
+            ahead.iter().take(same.items).for_each(|span| content.extend_from_slice(&halves(span.key.get())));
+            for block in blocks.chunks_exact(size) {
+                if let Some(place) = content.get_mut(..size) {
+                    place.copy_from_slice(block);
+                }
+                key = chain_key(key, xxh3_64(bytemuck::cast_slice(&content)));
+                keys.push(key);
+            }
+        }
+        if later.is_empty() {
+            break;
+        }
+        start = start.saturating_add(u32::try_from(blocks.len()).unwrap_or(u32::MAX));
+        rest = later;
+    }
+}
+
+/// Consecutive blocks that the same media items overlap.
+struct Stretch {
+    /// How many of the items ahead.
+    items: usize,
+    blocks: usize,
+}
+
+/// Finds how long the items that overlap the block at `start` stay the same; drops those that ended before it.
+fn stretch(ahead: &mut &[MediaSpan], start: u32, block_size: u32) -> Stretch {
+    while let Some((span, rest)) = ahead.split_first()
+        && span.end() <= start
+    {
+        *ahead = rest;
+    }
+    let end = start.saturating_add(block_size);
+    let items = ahead.iter().take_while(|span| span.start < end).count();
+    // The set changes with the block after the one in which its first item ends, or with the one in which another begins.
+    let ended = ahead
+        .first()
+        .filter(|_| items > 0)
+        .map_or(u32::MAX, |span| (span.end() - start).div_ceil(block_size));
+    let begun = ahead.get(items).map_or(u32::MAX, |span| (span.start - start) / block_size);
+    Stretch { items, blocks: usize::try_from(ended.min(begun)).unwrap_or(usize::MAX).max(1) }
+}
+
+/// Cuts a word into what little-endian order puts first and second.
+#[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
+const fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
 }
 
 /// Computes the key of the block that follows `parent`, from its tokens and the media keys that overlap it in order.
@@ -101,22 +167,17 @@ pub fn extend_key(parent: BlockKey, tokens: &[u32], media: impl IntoIterator<Ite
 /// Hashes what is in a block alone (`local[i]`), from its tokens and the media keys that overlap it in order.
 #[must_use]
 pub fn local_key(tokens: &[u32], media: impl IntoIterator<Item = u64>) -> u64 {
-    let words: &[u8] = bytemuck::cast_slice(tokens);
     let mut media = media.into_iter().peekable();
     if media.peek().is_none() {
-        return xxh3_64(words);
+        return xxh3_64(bytemuck::cast_slice(tokens));
     }
-    let mut bytes = Vec::with_capacity(words.len() + 16);
-    bytes.extend_from_slice(words);
-    for key in media {
-        bytes.extend_from_slice(&key.to_le_bytes());
-    }
-    xxh3_64(&bytes)
+    let mut content = tokens.to_vec();
+    media.for_each(|key| content.extend_from_slice(&halves(key)));
+    xxh3_64(bytemuck::cast_slice(&content))
 }
 
 /// Computes the key of the block that follows `parent`, from the hash of what is in it alone.
 #[must_use]
 pub fn chain_key(parent: BlockKey, local: u64) -> BlockKey {
-    let pair = [parent.0, local];
-    BlockKey(xxh3_64(bytemuck::cast_slice(&pair)))
+    BlockKey(chain::step(parent.0, local))
 }

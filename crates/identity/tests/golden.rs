@@ -1,6 +1,7 @@
 //! The scheme's golden vectors.
 
-use identity::{KeyScope, MediaKey, MediaSpan, block_keys};
+use identity::{BlockKey, KeyScope, MediaKey, MediaSpan, block_keys, extend_key};
+use proptest::prelude::*;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -47,5 +48,36 @@ fn keys_equal_the_golden_vectors() {
         let keys: Vec<String> =
             block_keys(root, &case.tokens, &media, case.block_size).iter().map(ToString::to_string).collect();
         assert_eq!(keys, case.keys, "{}", case.name);
+    }
+}
+
+/// The scheme, block by block, as the design writes it.
+fn reference(root: BlockKey, tokens: &[u32], media: &[MediaSpan], size: u32) -> Vec<BlockKey> {
+    let mut key = root;
+    let mut keys = Vec::new();
+    for (block, start) in tokens.chunks_exact(size as usize).zip((0..).step_by(size as usize)) {
+        let overlapping = media.iter().filter(|span| span.start < start + size && span.end() > start);
+        key = extend_key(key, block, overlapping.map(|span| span.key.get()));
+        keys.push(key);
+    }
+    keys
+}
+
+proptest! {
+    #[test]
+    fn keys_equal_the_reference(
+        len in 0_u32..300,
+        size in 1_u32..20,
+        spans in prop::collection::vec((0_u32..40, 0_u32..60), 0..8),
+    ) {
+        let tokens: Vec<u32> = (0..len).collect();
+        let mut at = 0;
+        let mut media = Vec::new();
+        for (gap, len) in spans {
+            media.push(MediaSpan { key: MediaKey::new(u64::from(at) << 40 | 5), start: at + gap, len });
+            at += gap + len;
+        }
+        let root = BlockKey::new(3);
+        prop_assert_eq!(block_keys(root, &tokens, &media, size), reference(root, &tokens, &media, size));
     }
 }
