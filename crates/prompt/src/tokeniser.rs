@@ -19,7 +19,16 @@ pub(crate) struct Tokeniser {
     inner: Tokenizer,
     /// How to split a text; absent where segments are not provably independent.
     segments: Option<Segments>,
+    /// What surrounds a text that is tokenised with special tokens; absent where it depends on the text.
+    affixes: Option<Affixes>,
     cache: SegmentCache,
+}
+
+/// The special tokens before and after a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Affixes {
+    before: Vec<u32>,
+    after: Vec<u32>,
 }
 
 /// The tokeniser failed on a text; the reason is its own.
@@ -41,21 +50,24 @@ impl Tokeniser {
         inner.with_truncation(None).map_err(|error| invalid(error.to_string()))?;
         add_configured(&mut inner, config).map_err(|error| invalid(error.to_string()))?;
         let segments = Segments::of(&inner);
-        Ok(Self { inner, segments, cache })
+        let affixes = Affixes::of(&inner);
+        Ok(Self { inner, segments, affixes, cache })
     }
 
     /// Tokenises a text in which added tokens may stand.
     pub(crate) fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizeError> {
-        let Some(segments) = self.segments.as_ref().filter(|_| !add_special_tokens && !text.is_empty())
-        else {
+        let affixes = if add_special_tokens { self.affixes.clone() } else { Some(Affixes::default()) };
+        let (Some(segments), Some(affixes), false) = (&self.segments, affixes, text.is_empty()) else {
             return self.encode_whole(text, add_special_tokens);
         };
-        let mut tokens = Vec::with_capacity(text.len() / 3);
+        let mut tokens = affixes.before;
+        tokens.reserve(text.len() / 3);
         segments.split(text, |segment, added| {
             self.push_segment(segment, &mut tokens)?;
             tokens.extend(added);
             Ok(())
         })?;
+        tokens.extend(affixes.after);
         Ok(tokens)
     }
 
@@ -115,6 +127,23 @@ impl Tokeniser {
         self.cache.put(segment, &fresh);
         tokens.extend_from_slice(&fresh);
         Ok(())
+    }
+}
+
+impl Affixes {
+    /// Finds what a tokeniser puts around every text, by trying two.
+    fn of(tokenizer: &Tokenizer) -> Option<Self> {
+        let around = |text: &str| {
+            let bare = tokenizer.encode_fast(text, false).ok()?;
+            let dressed = tokenizer.encode_fast(text, true).ok()?;
+            let (bare, dressed) = (bare.get_ids(), dressed.get_ids());
+            let place = dressed.windows(bare.len().max(1)).position(|window| window == bare)?;
+            let (before, rest) = dressed.split_at_checked(place)?;
+            let after = rest.get(bare.len()..)?;
+            Some(Self { before: before.to_vec(), after: after.to_vec() })
+        };
+        let found = around("a")?;
+        (around("two words") == Some(found.clone())).then_some(found)
     }
 }
 

@@ -83,6 +83,22 @@ fn texts_with_a_prefix_space_are_segmented() {
 }
 
 #[test]
+fn special_tokens_surround_segments() {
+    let special = |id: &str, at: u32| json!({"id": id, "ids": [at], "tokens": [id]});
+    let piece = |id: &str| json!({"SpecialToken": {"id": id, "type_id": 0}});
+    let template = json!({
+        "type": "TemplateProcessing",
+        "single": [piece("<|endoftext|>"), {"Sequence": {"id": "A", "type_id": 0}}, piece("<|im_end|>")],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<|endoftext|>": special("<|endoftext|>", 4088), "<|im_end|>": special("<|im_end|>", 4090)},
+    });
+    let processors = json!({"type": "Sequence", "processors": [
+        {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true}, template,
+    ]});
+    check(&tokenizer(|json| json["post_processor"] = processors), true);
+}
+
+#[test]
 fn texts_whose_beginning_counts_are_not_segmented() {
     for scheme in ["first", "always", "never"] {
         let metaspace =
