@@ -423,6 +423,7 @@ impl State {
         let order = match (followed, arrival.end) {
             (Order::Listen, End::Connected | End::Idle | End::Nudged) => session.verify(),
             (Order::Listen, End::Replayed { from, replay }) => session.on_replay(from, replay),
+            (Order::Listen, End::Rested) => session.go_on(),
             (Order::Listen, End::Failed(error)) => {
                 self.outlook.feed_failed(&self.args.holder, &error);
                 Order::Listen

@@ -34,6 +34,8 @@ pub(super) struct Arrival {
 pub(super) enum End {
     /// Nothing more for the moment.
     Pending,
+    /// Others had their turn.
+    Rested,
     /// The link is new: batches may have been missed.
     Connected,
     /// Nothing came for a while.
@@ -60,6 +62,10 @@ pub(super) async fn carry_out(
 ) -> Arrival {
     match order {
         Order::Listen | Order::Identify => listen(feed, &nudge, &*clock).await,
+        Order::GoOn => {
+            tokio::task::yield_now().await;
+            Arrival { frames: Vec::new(), end: End::Rested }
+        }
         Order::Replay { from } => replayed(feed, from).await,
         Order::ReplayLater { from } => {
             clock.sleep(REPLAY_PAUSE).await;

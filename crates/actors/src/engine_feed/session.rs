@@ -1,5 +1,6 @@
 //! One feed's state without its actor: batches and replays in, numbered deltas and orders out.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine_events::{Config, Cursor, Record, Step, Translator, Verdict, vllm};
@@ -11,6 +12,9 @@ use super::split::{KEYS_MAX, split};
 
 /// Failed replays in a row after which the feed goes on without: the endpoint may be configured wrongly.
 const REPLAY_FAILURES_MAX: u32 = 20;
+
+/// How many batches of a replay are applied at once.
+const BACKLOG_PART: usize = 64;
 
 /// What the feed does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(super) enum Order {
         /// First number to ask for.
         from: u64,
     },
+    /// Come back for the rest of a replay, after others had their turn.
+    GoOn,
     /// The engine does not have what was applied last: find out whether it is another process.
     Identify,
 }
@@ -66,6 +72,9 @@ pub(super) struct Session {
     outbox: Vec<Arc<Delta>>,
     /// Published batches that did not follow, until a replay tells what was between.
     pending: Vec<Frame>,
+    /// What of a replay is not applied yet, and whether it was the engine's last.
+    backlog: VecDeque<Frame>,
+    backlog_complete: bool,
     /// Whether the engine's past is applied, as far as the engine can tell it.
     caught_up: bool,
     /// Whether replicas may have seen deltas of this life that this session, resumed from a record, does not know.
@@ -95,6 +104,8 @@ impl Session {
             ring: Ring::default(),
             outbox: Vec::new(),
             pending: Vec::new(),
+            backlog: VecDeque::new(),
+            backlog_complete: false,
             caught_up: false,
             outrun: false,
             replay_failures: 0,
@@ -125,6 +136,7 @@ impl Session {
         self.ring.clear();
         self.outbox.clear();
         self.pending.clear();
+        self.backlog.clear();
         self.caught_up = false;
         self.outrun = false;
         self.tally.lives += 1;
@@ -183,11 +195,23 @@ impl Session {
                 0
             }
         };
-        self.take(replay.frames.into_iter().skip(skip));
-        if !replay.complete {
-            return self.verify();
+        self.backlog = replay.frames.into_iter().skip(skip).collect();
+        self.backlog_complete = replay.complete;
+        self.go_on()
+    }
+
+    /// Applies the next part of a replay.
+    pub(super) fn go_on(&mut self) -> Order {
+        let part = self.backlog.len().min(BACKLOG_PART);
+        let part: Vec<Frame> = self.backlog.drain(..part).collect();
+        self.take(part.into_iter());
+        if !self.backlog.is_empty() {
+            Order::GoOn
+        } else if self.backlog_complete {
+            self.catch_up()
+        } else {
+            self.verify()
         }
-        self.catch_up()
     }
 
     /// Goes on after the engine was asked when it started: the same process has lost what was missed.

@@ -1,11 +1,9 @@
 //! A translator's state taken out and put back, so that an agent's restart forgets nothing.
 
-use std::collections::HashMap;
-
 use identity::{BlockKey, KeyScope};
 use serde::{Deserialize, Serialize};
 
-use super::graph::Above;
+use super::graph::{Above, Node, NodeId};
 use super::{Config, Translator};
 use crate::batch::EngineHash;
 
@@ -34,8 +32,8 @@ pub struct Checkpoint {
     main_group: Option<u32>,
     missed_max: u64,
     pool_blocks: u64,
-    /// Each after the one above it.
-    nodes: Vec<Saved>,
+    /// In the order of memory; none where there was nothing.
+    nodes: Vec<Option<Saved>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,7 +44,7 @@ struct Saved {
     copies: u32,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum SavedAbove {
     Root(u64),
     /// Index in `nodes`.
@@ -58,27 +56,23 @@ impl Translator {
     /// Copies the state.
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
-        let ordered = self.graph.ordered();
-        let mut index = HashMap::with_capacity(ordered.len());
-        let mut nodes = Vec::with_capacity(ordered.len());
-        for (place, (id, node)) in (0_u32..).zip(&ordered) {
-            index.insert(*id, place);
-            let above = match node.above {
+        let save = |node: &Node| Saved {
+            hash: node.hash.clone(),
+            above: match node.above {
                 Above::Root(root) => SavedAbove::Root(root.get()),
-                Above::Node(parent) => {
-                    index.get(&parent).map_or(SavedAbove::Unknown, |place| SavedAbove::Node(*place))
-                }
+                Above::Node(parent) => SavedAbove::Node(parent),
                 Above::Unknown => SavedAbove::Unknown,
-            };
-            nodes.push(Saved { hash: node.hash.clone(), above, local: node.local, copies: node.copies });
-        }
+            },
+            local: node.local,
+            copies: node.copies,
+        };
         Checkpoint {
             block_size: self.config.block_size,
             root: plain_root(&self.config),
             main_group: self.main_group,
             missed_max: self.missed_max,
             pool_blocks: self.pool_blocks,
-            nodes,
+            nodes: self.graph.slots().map(|node| node.map(save)).collect(),
         }
     }
 
@@ -91,23 +85,30 @@ impl Translator {
             return Err(Error::Scope);
         }
         let mut translator = Self::new(config);
-        let mut ids = Vec::with_capacity(checkpoint.nodes.len());
-        for saved in &checkpoint.nodes {
-            let above = match saved.above {
-                SavedAbove::Root(root) => Above::Root(BlockKey::new(root)),
-                SavedAbove::Node(place) => {
-                    let id = usize::try_from(place).ok().and_then(|place| ids.get(place).copied());
-                    id.map_or(Above::Unknown, Above::Node)
+        let mut ids: Vec<Option<NodeId>> = vec![None; checkpoint.nodes.len()];
+        for place in 0..checkpoint.nodes.len() {
+            for (place, saved) in line(checkpoint, &ids, place) {
+                let above = match saved.above {
+                    SavedAbove::Root(root) => Above::Root(BlockKey::new(root)),
+                    SavedAbove::Node(parent) => {
+                        let id = usize::try_from(parent)
+                            .ok()
+                            .and_then(|parent| ids.get(parent).copied().flatten());
+                        id.map_or(Above::Unknown, Above::Node)
+                    }
+                    SavedAbove::Unknown => Above::Unknown,
+                };
+                let content = (above, saved.local);
+                let Some(id) =
+                    translator.graph.store(&mut translator.keys, &saved.hash, content, saved.copies)
+                else {
+                    let (blocks, blocks_max) = (checkpoint.nodes.len(), translator.config.blocks_max);
+                    return Err(Error::TooLarge { blocks, blocks_max });
+                };
+                if let Some(slot) = ids.get_mut(place) {
+                    *slot = Some(id);
                 }
-                SavedAbove::Unknown => Above::Unknown,
-            };
-            let content = (above, saved.local);
-            let Some(id) = translator.graph.store(&mut translator.keys, &saved.hash, content, saved.copies)
-            else {
-                let (blocks, blocks_max) = (checkpoint.nodes.len(), translator.config.blocks_max);
-                return Err(Error::TooLarge { blocks, blocks_max });
-            };
-            ids.push(id);
+            }
         }
         translator.keys.settle();
         translator.main_group = checkpoint.main_group;
@@ -115,6 +116,25 @@ impl Translator {
         translator.pool_blocks = checkpoint.pool_blocks;
         Ok(translator)
     }
+}
+
+/// Lists what has to be restored for a slot: first what stands above it and is not there yet, the slot itself last.
+fn line<'a>(checkpoint: &'a Checkpoint, ids: &[Option<NodeId>], place: usize) -> Vec<(usize, &'a Saved)> {
+    let mut line = Vec::new();
+    let mut next = Some(place);
+    while let Some(place) = next.take() {
+        let Some(Some(saved)) = checkpoint.nodes.get(place) else { break };
+        // A damaged record could go round in circles.
+        if ids.get(place).copied().flatten().is_some() || line.len() > checkpoint.nodes.len() {
+            break;
+        }
+        line.push((place, saved));
+        if let SavedAbove::Node(parent) = saved.above {
+            next = usize::try_from(parent).ok();
+        }
+    }
+    line.reverse();
+    line
 }
 
 fn plain_root(config: &Config) -> u64 {

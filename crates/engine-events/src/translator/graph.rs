@@ -170,20 +170,9 @@ impl Graph {
         }
     }
 
-    /// Lists all nodes, each after the one above it.
-    pub(super) fn ordered(&self) -> Vec<(NodeId, &Node)> {
-        let mut ordered = Vec::with_capacity(self.by_hash.len());
-        let mut open: Vec<NodeId> = self
-            .by_hash
-            .values()
-            .copied()
-            .filter(|id| !matches!(self.node(*id).above, Above::Node(_)))
-            .collect();
-        while let Some(id) = open.pop() {
-            ordered.push((id, self.node(id)));
-            open.extend(self.children(id));
-        }
-        ordered
+    /// Lists the slots in memory order; a slot that is free, or holds nothing worth keeping, is none.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Option<&Node>> {
+        self.nodes.iter().map(|node| (node.copies > 0 || node.first_child.is_some()).then_some(node))
     }
 
     /// Gives a block without copies another content, and derives the keys of everything below it.
