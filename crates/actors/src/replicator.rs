@@ -165,8 +165,15 @@ impl Actor for Behaviour {
             (Arc::clone(&args.bus), wire::subject::kv_of_model(&args.namespace, &args.model));
         let clock = Arc::clone(&args.clock);
         children.feed(&me, |outlet| inbox::read(bus, clock, pattern, outlet), Msg::FeedEnded)?;
+        let now = args.clock.now();
+        let mut replicas = Replicas::new(args.policy, args.seed, now);
+        for (holder, known) in args.indexer.view().holders() {
+            if let Some(incarnation) = known.incarnation {
+                drop(replicas.step(holder, Event::Known(incarnation), now));
+            }
+        }
         Ok(State {
-            replicas: Replicas::new(args.policy, args.seed, args.clock.now()),
+            replicas,
             cards_changed: args.cards.changed(),
             link: args.bus.link(),
             args,

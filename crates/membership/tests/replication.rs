@@ -31,7 +31,7 @@ fn settles(seed: u64) -> Duration {
 
 #[test]
 fn replicas_converge_after_every_storm() {
-    let mut times: Vec<(Duration, u64)> = (0..200).map(|seed| (settles(seed), seed)).collect();
+    let mut times: Vec<(Duration, u64)> = (0..50).map(|seed| (settles(seed), seed)).collect();
     times.sort_unstable();
     let (worst, seed) = times[times.len() - 1];
     println!(

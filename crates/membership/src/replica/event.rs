@@ -47,6 +47,8 @@ impl Phase {
 pub enum Event {
     /// Its card names the oldest life whose state counts.
     Floor(Incarnation),
+    /// The index has blocks of this life of it, from a replica before this one.
+    Known(Incarnation),
     /// It is gone.
     Leave,
     /// A delta arrived.

@@ -18,12 +18,17 @@ pub struct Replica {
     policy: Policy,
     dice: u64,
     floor: Incarnation,
+    /// The latest life ever heard of; earlier ones are over.
+    latest: Incarnation,
+    /// Whether the index may have blocks of the holder.
+    indexed: bool,
     status: Status,
     step: Step,
     check: Option<Check>,
     buffer: Buffer,
     tickets: u32,
     heard_at: Option<Duration>,
+    known_at: Option<Duration>,
     gap_since: Option<Duration>,
     behind: u32,
     failures: u32,
@@ -93,12 +98,15 @@ impl Replica {
             policy,
             dice: seed,
             floor: Incarnation::default(),
+            latest: Incarnation::default(),
+            indexed: false,
             status: Status::default(),
             step: Step::Idle,
             check: None,
             buffer: Buffer::new(policy.buffer_deltas_max, policy.buffer_bytes_max),
             tickets: 0,
             heard_at: None,
+            known_at: None,
             gap_since: None,
             behind: 0,
             failures: 0,
@@ -113,10 +121,13 @@ impl Replica {
         &self.status
     }
 
-    /// Returns when the agent was last heard of.
+    /// Returns when there was last a sign of the holder.
     #[must_use]
-    pub const fn heard_at(&self) -> Option<Duration> {
-        self.heard_at
+    pub const fn sign_at(&self) -> Option<Duration> {
+        match self.heard_at {
+            Some(at) => Some(at),
+            None => self.known_at,
+        }
     }
 
     /// Tells whether the answer to a request is still wanted.
@@ -130,6 +141,7 @@ impl Replica {
         let mut turn = Turn { now, effects: Vec::new() };
         match event {
             Event::Floor(floor) => self.raise_floor(floor, &mut turn),
+            Event::Known(incarnation) => self.know(incarnation, &turn),
             Event::Leave => self.leave(Phase::Gone, &mut turn),
             Event::Delta(delta) => self.delta(delta, &mut turn),
             Event::Beat(beat) => self.beat(beat, &mut turn),
@@ -151,8 +163,15 @@ impl Replica {
         }
     }
 
+    fn know(&mut self, incarnation: Incarnation, turn: &Turn) {
+        self.latest = self.latest.max(incarnation);
+        self.indexed = true;
+        self.known_at = Some(turn.now);
+    }
+
     fn leave(&mut self, phase: Phase, turn: &mut Turn) {
-        if !matches!(self.status.phase, Phase::Unknown | Phase::Gone) {
+        if self.indexed {
+            self.indexed = false;
             turn.index(Op::End);
         }
         self.forget();
@@ -174,24 +193,21 @@ impl Replica {
 
     /// Tells whether a message of a life counts, and begins the life if it is a later one.
     fn accept(&mut self, incarnation: Incarnation, beat: Option<&Beat>, turn: &mut Turn) -> bool {
-        if incarnation < self.floor {
+        if incarnation < self.floor.max(self.latest) {
             return false;
         }
+        self.heard_at = Some(turn.now);
         let begun = !matches!(self.status.phase, Phase::Unknown | Phase::Gone);
-        match self.status.incarnation.map(|present| incarnation.cmp(&present)) {
-            Some(Ordering::Less) => return false,
-            Some(Ordering::Equal | Ordering::Greater) | None => {
-                self.heard_at = Some(turn.now);
-                if !begun || self.status.incarnation != Some(incarnation) {
-                    self.begin(incarnation, beat, turn);
-                }
-            }
+        if !begun || self.status.incarnation != Some(incarnation) {
+            self.begin(incarnation, beat, turn);
         }
         true
     }
 
     fn begin(&mut self, incarnation: Incarnation, beat: Option<&Beat>, turn: &mut Turn) {
         self.forget();
+        self.latest = incarnation;
+        self.indexed = true;
         self.status.incarnation = Some(incarnation);
         self.status.phase = Phase::Syncing;
         turn.index(Op::Begin { incarnation });

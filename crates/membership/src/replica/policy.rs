@@ -57,7 +57,7 @@ impl Default for Policy {
             asks_max: 8,
             holders_max: 1_024,
             readiness_patience: Duration::from_secs(10),
-            forget_after: Duration::from_secs(60),
+            forget_after: Duration::from_secs(10),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Replicas {
         if let Event::Answered { ticket, .. } = &event {
             self.under_way.remove(&(holder.clone(), *ticket));
         }
-        let heard = matches!(event, Event::Delta(_) | Event::Beat(_));
+        let heard = matches!(event, Event::Delta(_) | Event::Beat(_) | Event::Known(_));
         let mut out = Vec::new();
         if heard && !self.replicas.contains_key(holder) && self.replicas.len() < self.policy.holders_max {
             self.admit(holder);
@@ -72,7 +72,7 @@ impl Replicas {
         let carded = self.carded.as_ref();
         let forgotten = self.replicas.iter().filter(|(holder, replica)| {
             let silent =
-                replica.heard_at().is_none_or(|at| now.saturating_sub(at) >= self.policy.forget_after);
+                replica.sign_at().is_none_or(|at| now.saturating_sub(at) >= self.policy.forget_after);
             silent && carded.is_some_and(|carded| !carded.contains_key(holder))
         });
         let forgotten: Vec<Holder> = forgotten.map(|(holder, _)| holder.clone()).collect();

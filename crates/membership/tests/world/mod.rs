@@ -181,8 +181,11 @@ impl World {
             }
             // A new replicator over the same index.
             _ => {
-                self.nodes[node].replicas =
-                    Replicas::new(Policy::default(), self.dice.roll(u64::MAX), self.now);
+                let mut replicas = Replicas::new(Policy::default(), self.dice.roll(u64::MAX), self.now);
+                if let Some(life) = self.nodes[node].index.life {
+                    replicas.step(&self.holder, Event::Known(life), self.now);
+                }
+                self.nodes[node].replicas = replicas;
             }
         }
     }

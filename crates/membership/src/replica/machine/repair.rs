@@ -109,8 +109,7 @@ impl Replica {
             (Answer::Forgotten, Want::Range) => self.measure(turn),
             (Answer::TooLarge, Want::Buckets(_)) => self.plan(Want::Snapshot, turn),
             (Answer::Incarnation(present), want) => {
-                let later =
-                    self.status.incarnation.is_none_or(|ours| present > ours) && present >= self.floor;
+                let later = present > self.latest && present >= self.floor;
                 if later {
                     self.begin(present, None, turn);
                 } else {
@@ -204,6 +203,7 @@ impl Replica {
             return;
         }
         turn.index(Op::End);
+        self.indexed = false;
         self.status.phase = Phase::Refused;
         (self.status.agrees, self.status.seq) = (None, 0);
         let until = turn.now + self.policy.refused_pause + self.jitter();
