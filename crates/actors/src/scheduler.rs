@@ -3,32 +3,39 @@
 //! When it dies: reservations stay exact in the ledger; waiting requests ask again within their deadline; what it knew
 //! of media, pending blocks and rates is learned anew.
 
+mod ask;
 mod assignment;
 mod desk;
+mod error;
 mod ledger;
 mod overlap;
 mod request;
+mod tally;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use actor_kit::{Address, Children, Failed, Mail, Node, Reply, Spec};
-use identity::{ModelName, WorkerId};
-use placement::{Decision, Gauges, Queue, QueueLimits, Ticket, Unplaced, Why};
+use arc_swap::ArcSwap;
+use identity::ModelName;
+use placement::{Decision, Queue, QueueLimits, Ruling, Ticket, Unplaced};
 use ports::Clock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{broadcast, watch};
 use wire::notice::Notices;
 
+use ask::{Answer, Ask, Waiter};
 use assignment::Outcome;
 pub use assignment::{Assignment, Reservation};
 pub use desk::DeskLimits;
-use desk::{Desk, Moment, Placed};
-pub use ledger::{Account, Balance, Ledger};
+use desk::{Desk, Placed};
+pub use error::Error;
+pub use ledger::{Account, Balance, HolderLoad, Ledger};
 use overlap::Overlap;
 pub use overlap::{IndexSource, NoIndex, Sight};
 pub use request::{ScheduleRequest, Waiting, session};
+pub use tally::Tally;
 
 use crate::directory::DirectoryHandle;
 use crate::load_board::{LoadBoardHandle, Peers};
@@ -38,6 +45,7 @@ use crate::load_board::{LoadBoardHandle, Peers};
 pub struct SchedulerHandle {
     address: Address<Msg>,
     args: SchedulerArgs,
+    tally: Arc<ArcSwap<Tally>>,
 }
 
 /// What a scheduler needs.
@@ -63,59 +71,6 @@ pub struct SchedulerArgs {
     pub seed: u64,
 }
 
-/// What is outstanding at one holder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HolderLoad {
-    /// This process's part.
-    pub own: Balance,
-    /// The other frontends' parts, by name, where not zero.
-    pub peers: Vec<(String, Gauges)>,
-}
-
-/// Why a request was not placed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Every holder that could serve it is busy: try again later.
-    #[error("every worker is busy, retry after {retry_after:?}")]
-    Overloaded {
-        /// When the backlog is predicted to have drained.
-        retry_after: Duration,
-    },
-    /// No worker takes requests of this model now.
-    #[error("no worker is available ({})", why.map_or("none is known", Why::as_str))]
-    NoWorker {
-        /// What the worker closest to availability lacks; none where none is known.
-        why: Option<Why>,
-    },
-    /// The request names a worker that does not exist.
-    #[error("unknown worker {worker}")]
-    UnknownWorker {
-        /// As named.
-        worker: WorkerId,
-    },
-    /// No worker of this model can ever serve this request as it is.
-    #[error("no worker can serve the request ({why})")]
-    Unservable {
-        /// What stands in the way at the most capable worker.
-        why: Why,
-    },
-    /// The scheduler did not answer.
-    #[error("scheduler did not answer")]
-    Scheduler(#[from] actor_kit::address::Error),
-}
-
-impl Error {
-    fn of(unplaced: &Unplaced) -> Self {
-        match unplaced.mildest() {
-            Some(why @ (Why::MediaNotResident | Why::Adapter | Why::MediaCount | Why::Context)) => {
-                Self::Unservable { why }
-            }
-            why => Self::NoWorker { why },
-        }
-    }
-}
-
 impl SchedulerHandle {
     /// Starts a model's scheduler in a node, as `scheduler/<model>`.
     ///
@@ -123,9 +78,9 @@ impl SchedulerHandle {
     /// As [`Node::supervise`].
     pub async fn start(node: &Node, args: SchedulerArgs) -> Result<Self, actor_kit::node::Error> {
         let spec = Spec::new(format!("scheduler/{}", args.model), MAILBOX_MAX);
-        let life = Arc::new(AtomicU32::new(0));
-        let address = node.supervise(spec, Behaviour, (args.clone(), life)).await?;
-        Ok(Self { address, args })
+        let (lives, tally) = (Arc::new(AtomicU32::new(0)), Arc::default());
+        let address = node.supervise(spec, Behaviour, (args.clone(), lives, Arc::clone(&tally))).await?;
+        Ok(Self { address, args, tally })
     }
 
     /// Places a request and reserves its work: at once, or after waiting for a busy holder.
@@ -164,12 +119,18 @@ impl SchedulerHandle {
     #[must_use]
     pub fn loads(&self) -> Vec<HolderLoad> {
         let peers = self.args.board.as_ref().map(LoadBoardHandle::peers).unwrap_or_default();
-        let load = |own: Balance| {
-            let theirs = peers.readings().filter(|(_, holder, _)| **holder == own.holder);
-            let peers = theirs.map(|(frontend, _, gauges)| (frontend.to_owned(), gauges)).collect();
-            HolderLoad { own, peers }
-        };
-        self.args.ledger.balances().into_iter().map(load).collect()
+        self.args.ledger.loads(&peers)
+    }
+
+    /// Reports what came of a prediction; a quorum of wrong ones withdraws a holder's credit for a while.
+    pub fn judged(&self, ruling: Ruling) {
+        drop(self.address.offer(Msg::Judged(ruling)));
+    }
+
+    /// Returns what the scheduler counts; no mailbox hop.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        **self.tally.load()
     }
 
     fn overlap(&self, request: &ScheduleRequest) -> Result<Overlap, Error> {
@@ -214,19 +175,11 @@ const RECONCILE_TICKS: u64 = 12;
 const LOOKS_MAX: usize = 64;
 
 #[derive(Debug)]
-struct Ask {
-    request: Arc<ScheduleRequest>,
-    overlap: Overlap,
-    until: Duration,
-}
-
-type Answer = Reply<Result<Box<Placed>, Error>>;
-
-#[derive(Debug)]
 enum Msg {
     Schedule(Box<Ask>, Answer),
     Explain(Box<Ask>, Reply<Result<Decision, Unplaced>>),
     Came(Box<Outcome>),
+    Judged(Ruling),
     IndexChanged(Option<watch::Receiver<u64>>),
     Heard(broadcast::Receiver<Arc<Notices>>, Option<Arc<Notices>>),
     Unheard,
@@ -241,25 +194,20 @@ struct State {
     desk: Desk,
     queue: Queue<Waiter>,
     ticks: u64,
+    tally: Tally,
+    published: Arc<ArcSwap<Tally>>,
     children: Children,
-}
-
-/// A request that waits for a busy holder.
-#[derive(Debug)]
-struct Waiter {
-    ask: Box<Ask>,
-    answer: Answer,
 }
 
 impl Actor for Behaviour {
     type Msg = Mail<Msg>;
     type State = State;
-    type Arguments = (SchedulerArgs, Arc<AtomicU32>);
+    type Arguments = (SchedulerArgs, Arc<AtomicU32>, Arc<ArcSwap<Tally>>);
 
     async fn pre_start(
         &self,
         me: ActorRef<Mail<Msg>>,
-        (args, lives): Self::Arguments,
+        (args, lives, published): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let mut children = Children::new(CHILDREN_MAX);
         children.tick(&me, TICK, || Msg::Tick)?;
@@ -272,7 +220,8 @@ impl Actor for Behaviour {
         let life = (run << 2).wrapping_add(lives.fetch_add(1, Ordering::Relaxed));
         let desk = Desk::new(args.model.clone(), args.ledger.clone(), args.limits, args.seed, life);
         let queue = Queue::new(args.queue);
-        Ok(State { args, desk, queue, ticks: 0, children })
+        let tally = **published.load();
+        Ok(State { args, desk, queue, ticks: 0, children, tally, published })
     }
 
     async fn handle(
@@ -285,6 +234,7 @@ impl Actor for Behaviour {
             Msg::Schedule(ask, answer) => state.schedule(ask, answer),
             Msg::Explain(ask, reply) => reply.send(state.explain(&ask)),
             Msg::Came(outcome) => state.came(*outcome),
+            Msg::Judged(ruling) => state.desk.judged(&ruling, state.args.clock.now()),
             Msg::IndexChanged(changes) => state.index_changed(&me, changes)?,
             Msg::Heard(receiver, notices) => state.heard(&me, receiver, notices)?,
             Msg::Unheard => {}
@@ -311,7 +261,10 @@ impl State {
         }
         let (now, peers) = (self.args.clock.now(), self.peers());
         match self.desk.assign(&ask.moment(&peers, now)) {
-            Ok(placed) => answer.send(Ok(Box::new(placed))),
+            Ok(placed) => {
+                self.tally.placed += 1;
+                answer.send(Ok(Box::new(placed)));
+            }
             Err(unplaced) if unplaced.may_wait() => self.wait(ask, answer, now),
             Err(unplaced) => answer.send(Err(Error::of(&unplaced))),
         }
@@ -322,6 +275,7 @@ impl State {
         let waiting = ask.request.waiting;
         let Waiting { priority, tenant, weight, .. } = waiting;
         let ticket = Ticket { priority, tenant, weight, deadline: ask.until };
+        self.tally.waited += 1;
         let put_out = match self.queue.push(ticket, Waiter { ask, answer }, now) {
             Ok(put_out) => put_out,
             Err((_, refused)) => Some(refused),
@@ -331,7 +285,8 @@ impl State {
         }
     }
 
-    fn overloaded(&self, waiter: Waiter, now: Duration) {
+    fn overloaded(&mut self, waiter: Waiter, now: Duration) {
+        self.tally.overloaded += 1;
         let retry_after = self.queue.full(now).retry_after;
         waiter.answer.send(Err(Error::Overloaded { retry_after }));
     }
@@ -367,6 +322,14 @@ impl State {
         };
         let again = |outcome: Result<_, Failed>| Msg::IndexChanged(outcome.ok().flatten());
         self.children.pump(me, work, again).map(drop)
+    }
+
+    fn count(&mut self) {
+        let (pending_blocks, settling) = self.desk.figures();
+        self.tally = Tally { waiting: self.queue.len(), pending_blocks, settling, ..self.tally };
+        if **self.published.load() != self.tally {
+            self.published.store(Arc::new(self.tally));
+        }
     }
 
     /// Takes note of what another frontend says, and listens on beside the handler.
@@ -412,6 +375,7 @@ impl State {
         }
         self.serve_waiting(now);
         self.ticks += 1;
+        self.count();
         if self.ticks.is_multiple_of(RECONCILE_TICKS) {
             self.desk.reconcile(&self.args.directory.fleet(), &*self.args.index);
             self.args.directory.heard(self.args.index.pulses());
@@ -434,25 +398,12 @@ impl State {
                 outcome.is_some()
             });
             let Some((waiter, outcome)) = served.zip(outcome) else { return };
+            self.tally.placed += u64::from(outcome.is_ok());
             waiter.answer.send(outcome);
         }
     }
 
     fn peers(&self) -> Arc<Peers> {
         self.args.board.as_ref().map(LoadBoardHandle::peers).unwrap_or_default()
-    }
-}
-
-impl Ask {
-    fn moment<'a>(&'a self, peers: &'a Peers, now: Duration) -> Moment<'a> {
-        Moment { request: &self.request, overlap: &self.overlap, peers, now }
-    }
-
-    /// Looks the request up anew if the fleet has changed since it was last.
-    fn refresh(&mut self, args: &SchedulerArgs) {
-        let fleet = args.directory.fleet();
-        if fleet.version() != self.overlap.fleet_version() {
-            self.overlap = Overlap::read(&*args.index, fleet, &args.model, &self.request.routing);
-        }
     }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use identity::{BlockKey, Holder, Incarnation, MediaKey, ModelName};
 use membership::card::Feed;
 use placement::{
-    Candidate, Decision, DispatchId, Expected, Pending, PendingLimits, Predicted, Query, Residency,
-    ResidencyLimits, Turn, Unplaced, place,
+    Candidate, Decision, Demotions, DispatchId, Expected, Feature, Pending, PendingLimits, Predicted, Query,
+    Residency, ResidencyLimits, Ruling, Turn, Unplaced, place,
 };
 use wire::notice::{News, Notice};
 
@@ -59,6 +59,7 @@ pub(super) struct Desk {
     settling: Settling,
     /// Other frontends' dispatches.
     heard: Heard,
+    demotions: Demotions,
     /// What other frontends are to know of this one's.
     unsaid: Vec<Notice>,
     prefills: Prefills,
@@ -86,6 +87,7 @@ impl Desk {
             pending: Pending::in_life(limits.pending, life),
             settling: Settling::default(),
             heard: Heard::default(),
+            demotions: Demotions::default(),
             unsaid: Vec::new(),
             prefills: Prefills::default(),
             lives: HashMap::new(),
@@ -187,6 +189,7 @@ impl Desk {
         self.lives.retain(|holder, _| exists(holder));
         self.ledger.close_idle(&self.model, exists);
         self.heard.forget_ended(&self.pending);
+        self.demotions.retain(exists);
         for seat in seats {
             let Some(life) = index.incarnation(&seat.holder) else { continue };
             let before = self.lives.insert(seat.holder.clone(), life);
@@ -194,15 +197,18 @@ impl Desk {
                 self.residency.forget_holder(&seat.holder);
                 self.pending.forget_holder(&seat.holder);
                 self.rows.unlearn(&seat.holder);
+                self.demotions.forget_holder(&seat.holder);
             }
         }
     }
 
     fn candidate<'a>(&self, moment: &Moment<'_>, seat: &'a Seat, sight: &Sight, row: &Row) -> Candidate<'a> {
         let (card, routing) = (&seat.worker.card, &moment.request.routing);
-        let pending = if seat.worker.has_credit() {
+        let trusted = self.trusted_blocks(moment, seat);
+        let matched_blocks = sight.matched_blocks.min(trusted);
+        let pending = if seat.worker.has_credit() && matched_blocks < trusted {
             let chain = routing.chain(card.block_size).unwrap_or(&[]);
-            self.pending.expected(&seat.holder, chain, sight.matched_blocks)
+            self.pending.expected(&seat.holder, chain, matched_blocks)
         } else {
             Expected::default()
         };
@@ -214,8 +220,8 @@ impl Desk {
             holder: &seat.holder,
             standing: row.standing,
             block_size: card.block_size,
-            matched_blocks: sight.matched_blocks,
-            pending_blocks: pending.blocks,
+            matched_blocks,
+            pending_blocks: pending.blocks.min(trusted - matched_blocks),
             computing_blocks: pending.computing,
             near: self.residency.near(&seat.holder, media, moment.now),
             limits: row.limits,
@@ -223,6 +229,35 @@ impl Desk {
             rates: row.rates,
             load: row.load(sight, moment.peers),
         }
+    }
+
+    /// Blocks of the prompt up to which predictions for this holder are believed.
+    fn trusted_blocks(&self, moment: &Moment<'_>, seat: &Seat) -> u32 {
+        let request = moment.request;
+        let demoted = |feature| self.demotions.is_demoted(&seat.holder, feature, moment.now);
+        match request.feature() {
+            _ if demoted(Feature::Text) => 0,
+            Feature::Scoped if demoted(Feature::Scoped) => 0,
+            Feature::Media if demoted(Feature::Media) => {
+                request.first_media_token.unwrap_or(0) / seat.worker.card.block_size.max(1)
+            }
+            Feature::Text | Feature::Media | Feature::Scoped => u32::MAX,
+        }
+    }
+
+    /// Takes note of what came of a prediction.
+    pub(super) fn judged(&mut self, ruling: &Ruling, now: Duration) {
+        if self.demotions.note(ruling, now) {
+            let (worker, rank, feature) =
+                (&ruling.holder.worker, ruling.holder.rank, ruling.feature.as_str());
+            let class = ruling.verdict.as_str();
+            tracing::warn!(%worker, %rank, feature, class, "predictions keep failing, credit withdrawn");
+        }
+    }
+
+    /// Counts what is kept.
+    pub(super) fn figures(&self) -> (usize, usize) {
+        (self.pending.blocks(), self.settling.len())
     }
 
     /// Counts a request's uncached blocks as pending for its holder, and itself as relying on those before them.

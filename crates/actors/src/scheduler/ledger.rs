@@ -1,12 +1,14 @@
 //! What this process has outstanding at each holder; exact whichever actor dies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use identity::{Holder, ModelName};
 use placement::{Gauge, Gauges};
+
+use crate::load_board::Peers;
 
 /// The process's gauges by holder; cheap to clone, shared by schedulers, guards and the load board.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,15 @@ pub struct Balance {
     pub version: u64,
     /// What is outstanding.
     pub gauges: Gauges,
+}
+
+/// What is outstanding at one holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderLoad {
+    /// This process's part.
+    pub own: Balance,
+    /// The other frontends' parts, by name, where not zero.
+    pub peers: Vec<(String, Gauges)>,
 }
 
 impl Ledger {
@@ -71,6 +82,16 @@ impl Ledger {
             Balance { model: account.model.clone(), holder: holder.clone(), version, gauges }
         };
         accounts.iter().map(balance).collect()
+    }
+
+    /// Reads all accounts together with what other frontends have outstanding at the same holders.
+    pub(super) fn loads(&self, peers: &Peers) -> Vec<HolderLoad> {
+        let mut theirs: HashMap<&Holder, Vec<(String, Gauges)>> = HashMap::new();
+        for (frontend, holder, gauges) in peers.readings() {
+            theirs.entry(holder).or_default().push((frontend.to_owned(), gauges));
+        }
+        let load = |own: Balance| HolderLoad { peers: theirs.remove(&own.holder).unwrap_or_default(), own };
+        self.balances().into_iter().map(load).collect()
     }
 
     /// Closes the idle accounts of a model's holders that no longer exist.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{MediaKey, Rank, WorkerId};
-use placement::{Policy, RoutingRequest, Wanted};
+use placement::{Feature, Policy, RoutingRequest, Wanted};
 
 /// A request to be placed, with the circumstances it comes with.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct ScheduleRequest {
     pub session: Option<u64>,
     /// The adapter it runs on; empty for none.
     pub adapter: String,
+    /// Whether it has a cache salt.
+    pub salted: bool,
     /// Workers that must not serve it, such as those it failed on.
     pub excluded: Vec<WorkerId>,
     /// Media that come without payload: only holders where all are resident can serve it.
@@ -62,12 +64,25 @@ impl ScheduleRequest {
             direct: None,
             session: None,
             adapter: String::new(),
+            salted: false,
             excluded: Vec::new(),
             payload_free: Vec::new(),
             media_bytes: 0,
             first_media_token: None,
             streams: true,
             waiting: Waiting::default(),
+        }
+    }
+
+    /// Returns what a prediction of it rests on.
+    #[must_use]
+    pub fn feature(&self) -> Feature {
+        if self.salted || !self.adapter.is_empty() {
+            Feature::Scoped
+        } else if self.routing.mm_routing_info.image_multiset.is_empty() {
+            Feature::Text
+        } else {
+            Feature::Media
         }
     }
 

@@ -9,7 +9,9 @@ use actors::{Assignment, ScheduleRequest, SchedulerHandle, Waiting};
 use identity::{MediaKey, WorkerId};
 use membership::Card;
 use membership::card::Limits;
-use placement::{MediaRouting, Policy, QueueLimits, Reason, RoutingRequest, Why};
+use placement::{
+    Class, Feature, MediaRouting, Policy, QueueLimits, Reason, RoutingRequest, Ruling, Verdict, Why,
+};
 use tokio::task::JoinSet;
 
 use crate::town::{Town, card, holder, pass, prompt};
@@ -309,4 +311,41 @@ async fn other_frontends_hear_of_failure_and_confirmation() {
         0,
         "shown, then evicted"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn credit_is_withdrawn_where_predictions_keep_failing() {
+    let town = Town::new("scheduler-demotion").await;
+    let _lease = town.open(&card("w0")).await;
+    let (scheduler, _) = town.scheduler(QueueLimits::default()).await;
+    town.index.matched("w0", 50);
+    let cached = async |routing: RoutingRequest| {
+        let request = ScheduleRequest { first_media_token: Some(100), ..ask(routing) };
+        scheduler.explain(&request).await.unwrap().unwrap().choice().work.cached_blocks
+    };
+    assert_eq!((cached(prompt(1, 1000)).await, cached(with_image(1, 9)).await), (50, 50));
+    let verdict = Verdict::Mismatch(Class::MediaCount);
+    for _ in 0..6 {
+        scheduler.judged(Ruling { holder: holder("w0"), feature: Feature::Media, tenant: 1, verdict });
+    }
+    assert_eq!((cached(prompt(1, 1000)).await, cached(with_image(1, 9)).await), (50, 6), "up to the image");
+    pass(61_000).await;
+    assert_eq!(cached(with_image(1, 9)).await, 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tally_counts_over_lives() {
+    let town = Town::new("scheduler-tally").await;
+    let _lease = town.open(&narrow("w0", 1)).await;
+    let (scheduler, _) = town.scheduler(QueueLimits { waiting_max: 0, ..QueueLimits::default() }).await;
+    let first = place(&scheduler, ask(prompt(1, 100))).await;
+    assert!(matches!(scheduler.schedule(ask(prompt(2, 100))).await, Err(Error::Overloaded { .. })));
+    pass(30).await;
+    assert!(town.node.kill("scheduler/tiny"));
+    drop(first);
+    place(&scheduler, ask(prompt(3, 160))).await.reservation.first_token();
+    pass(30).await;
+    let tally = scheduler.tally();
+    assert_eq!((tally.placed, tally.waited, tally.overloaded, tally.waiting), (2, 1, 1, 0));
+    assert_eq!((tally.pending_blocks, tally.settling), (10, 1));
 }

@@ -19,6 +19,10 @@ const SETTLING_MAX: usize = 1024;
 const LOOKS_MAX: usize = 32;
 
 impl Settling {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Takes a dispatch in; where there was no room, returns the oldest.
     pub(super) fn put(&mut self, trace: Trace) -> Option<Trace> {
         self.0.push_back(trace);
