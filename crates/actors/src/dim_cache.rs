@@ -97,6 +97,11 @@ struct Inner {
     pool: Preprocessor,
 }
 
+/// Longest URL that is fetched, in bytes.
+const URL_BYTES_MAX: usize = 16 << 10;
+/// Longest client's name that is remembered, in bytes.
+const NAME_BYTES_MAX: usize = 512;
+
 impl DimCache {
     /// Makes an empty cache in front of a source.
     #[must_use]
@@ -121,6 +126,10 @@ impl DimCache {
     /// # Errors
     /// The item cannot be had; the same answer is given for a while without asking again.
     pub async fn fetch(&self, url: &str) -> Result<Item, Error> {
+        if url.len() > URL_BYTES_MAX {
+            let reason = format!("longer than {URL_BYTES_MAX} bytes");
+            return Err(media_source::Error::Url { reason }.into());
+        }
         let Some(normal) = normal_url::normalise(url) else {
             return Err(media_source::Error::Url { reason: "not an absolute url".to_owned() }.into());
         };
@@ -133,8 +142,11 @@ impl DimCache {
         self.0.flight(url, &normal, since).await
     }
 
-    /// Remembers what a client's own name stands for.
+    /// Remembers what a client's own name stands for; a very long one is not worth it.
     pub async fn name(&self, tenant: &str, uuid: &str, known: &Known) {
+        if uuid.len() > NAME_BYTES_MAX {
+            return;
+        }
         self.0.aliases.insert((Arc::from(tenant), Arc::from(uuid)), known.clone()).await;
     }
 

@@ -45,6 +45,11 @@ impl From<ApiError> for Unread {
     }
 }
 
+/// Most bytes set aside on the word of a `content-length`; untouched, they cost nothing.
+const AHEAD: u64 = 4 << 20;
+/// Bytes by which a body's share of the budget grows.
+const STEP: u64 = 256 << 10;
+
 impl Bodies {
     pub(crate) fn new(bytes_max: u64, held_bytes_max: u64, deadline: Duration) -> Self {
         let permits = usize::try_from(held_bytes_max >> 10).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
@@ -57,12 +62,9 @@ impl Bodies {
         if announced > self.bytes_max {
             return Err(Unread { error: self.too_large(), rest: Some(body) });
         }
-        let mut share = match self.reserve(announced) {
-            Ok(share) => share,
-            Err(error) => return Err(Unread { error, rest: Some(body) }),
-        };
-        let known = body.size_hint().exact().is_some();
-        let mut bytes = BytesMut::with_capacity(usize::try_from(announced).unwrap_or(0));
+        let mut share = None;
+        let mut reserved = 0;
+        let mut bytes = BytesMut::with_capacity(usize::try_from(announced.min(AHEAD)).unwrap_or(0));
         let reading = async {
             while let Some(frame) = body.frame().await {
                 let Ok(data) = frame.map_err(|cause| incomplete().cause(cause))?.into_data() else {
@@ -72,11 +74,11 @@ impl Bodies {
                 if total > self.bytes_max {
                     return Err(self.too_large());
                 }
-                if !known && let Some(more) = self.reserve(length(data.len()))? {
-                    match &mut share {
-                        Some(share) => share.merge(more),
-                        None => share = Some(more),
-                    }
+                // What has arrived counts, not what was announced: promises cost their maker nothing.
+                while reserved < total {
+                    let step = announced.saturating_sub(reserved).clamp(1, STEP).max(total - reserved);
+                    self.reserve(step, &mut share)?;
+                    reserved += step;
                 }
                 bytes.extend_from_slice(&data);
             }
@@ -92,14 +94,17 @@ impl Bodies {
         }
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+    /// Takes a further part of the budget.
+    fn reserve(&self, bytes: u64, share: &mut Option<OwnedSemaphorePermit>) -> Result<(), ApiError> {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        if kib == 0 {
-            return Ok(None);
-        }
-        Arc::clone(&self.budget).try_acquire_many_owned(kib).map(Some).map_err(|_| {
+        let more = Arc::clone(&self.budget).try_acquire_many_owned(kib).map_err(|_| {
             ApiError::overloaded("too many request bytes are held at once", Duration::from_secs(1))
-        })
+        })?;
+        match share {
+            Some(share) => share.merge(more),
+            None => *share = Some(more),
+        }
+        Ok(())
     }
 
     fn too_large(&self) -> ApiError {

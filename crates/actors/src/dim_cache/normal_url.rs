@@ -32,10 +32,13 @@ const SIGNATURES: [&str; 22] = [
 const SIGNATURE_PREFIXES: [&str; 3] = ["x-amz-", "x-goog-", "x-oss-"];
 const CACHE_BUSTERS: [&str; 5] = ["_", "cb", "cachebuster", "cache_buster", "nocache"];
 
+/// Longest text that is kept as it is, in bytes.
+const KEPT_BYTES_MAX: usize = 256;
+
 /// A normalised URL, and what of the original it does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NormalUrl {
-    /// The key: without fragment, signature and cache-buster parameters.
+    /// The key, at most 256 bytes: without fragment, signature and cache-buster parameters.
     pub(super) key: Arc<str>,
     /// The dropped signature parameters. Facts got with others must be confirmed by the origin before they are used:
     /// else whoever knows a URL without its signature would see what the signature protects.
@@ -63,7 +66,17 @@ pub(super) fn normalise(text: &str) -> Option<NormalUrl> {
         let kept = (!kept.is_empty()).then(|| kept.join("&"));
         url.set_query(kept.as_deref());
     }
-    Some(NormalUrl { key: Arc::from(url.as_str()), credentials: Arc::from(credentials) })
+    Some(NormalUrl { key: short(url.as_str()), credentials: short(&credentials) })
+}
+
+/// Bounds what a cache keeps of a text: long ones by their digest, which no one can make collide.
+fn short(text: &str) -> Arc<str> {
+    if text.len() <= KEPT_BYTES_MAX {
+        return Arc::from(text);
+    }
+    Arc::from(
+        blake3::derive_key("sightline url v1", text.as_bytes()).map(|byte| format!("{byte:02x}")).concat(),
+    )
 }
 
 #[cfg(test)]
@@ -89,5 +102,8 @@ mod tests {
             assert_eq!((&*normal.key, &*normal.credentials), (key, credentials), "{text}");
         }
         assert_eq!(normalise("nonsense"), None);
+        let long = |tail: &str| normalise(&format!("http://h/{}{tail}", "x".repeat(5000))).unwrap().key;
+        assert_eq!((long("a").len(), long("a")), (64, long("a")));
+        assert_ne!(long("a"), long("b"));
     }
 }

@@ -79,6 +79,19 @@ async fn a_bad_image_is_named_by_its_index() {
 }
 
 #[tokio::test]
+async fn bodies_beyond_the_budget_are_shed() {
+    let mut config = crate::rig::config();
+    config.limits.held_bytes_max = 64 << 10;
+    let mut rig = Rig::start_with(config).await;
+    rig.worker("w0", |_| reply(1, 0)).await;
+    assert_eq!(rig.chat(&chat(&"x".repeat(10_000))).await.status, StatusCode::OK);
+    let shed = rig.chat(&chat(&"x".repeat(100_000))).await;
+    assert_eq!((shed.status, shed.code().as_str()), (StatusCode::TOO_MANY_REQUESTS, "overloaded"));
+    assert_eq!(shed.header("retry-after"), Some("1"));
+    assert_eq!(rig.chat(&chat(&"x".repeat(10_000))).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn wrong_paths_methods_and_headers_are_told() {
     let rig = Rig::start().await;
     assert_eq!(rig.get("/nothing").await.status, StatusCode::NOT_FOUND);
