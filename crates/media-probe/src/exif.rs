@@ -28,6 +28,11 @@ pub(crate) fn oriented(exif: Option<&[u8]>, xmp: Option<&[u8]>) -> Orientation {
     }
 }
 
+/// Says whether an EXIF block keeps engines from asking XMP for the orientation.
+pub(crate) fn says_orientation(block: &[u8]) -> bool {
+    !matches!(read(block), Exif::Absent)
+}
+
 /// Turns a tag's value into an orientation; numbers of any type count, text and bytes don't.
 pub(crate) fn orientation(value: Value<'_>) -> Orientation {
     let number = match value {

@@ -4,6 +4,8 @@
 //! box: size u32, type, [size u64], data        ftyp   meta( pitm │ iprp( ipco( ispe │ irot │ imir … ) ipma … ) … )
 //! ```
 
+mod items;
+
 use crate::bytes::{Bytes, Stop};
 use crate::malformed::Malformed;
 use crate::orientation::Orientation;
@@ -40,10 +42,10 @@ const fn format(brand: [u8; 4]) -> Option<Format> {
 
 pub(crate) fn header(bytes: Bytes<'_>, format: Format) -> Result<Header, Stop> {
     let file = Span { from: 0, to: u64::MAX };
-    let meta = file.find(bytes, *b"meta")?.full();
-    let item = primary(bytes, meta.find(bytes, *b"pitm")?)?;
-    let properties = meta.find(bytes, *b"iprp")?;
-    let container = properties.find(bytes, *b"ipco")?;
+    let meta = file.need(bytes, *b"meta")?.full();
+    let item = primary(bytes, meta.need(bytes, *b"pitm")?)?;
+    let properties = meta.need(bytes, *b"iprp")?;
+    let container = properties.need(bytes, *b"ipco")?;
     let indices = associations(bytes, properties, item)?;
     let mut found = Properties::default();
     container.each(
@@ -52,7 +54,17 @@ pub(crate) fn header(bytes: Bytes<'_>, format: Format) -> Result<Header, Stop> {
             if indices.contains(&index) { found.read(bytes, name, span) } else { Ok(()) }
         },
     )?;
-    found.header(format)
+    let header = found.header(format)?;
+    if format == Format::Heic || found.turned() {
+        return Ok(header);
+    }
+    match items::orientation(bytes, meta) {
+        Ok(orientation) => Ok(Header { orientation, ..header }),
+        Err(Stop::NeedMore(_)) if header.width == header.height && !bytes.whole => Ok(header),
+        Err(Stop::NeedMore(at_least)) if !bytes.whole => Ok(Header { unsettled: Some(at_least), ..header }),
+        // Metadata that can't be read are left out.
+        Err(_) => Ok(header),
+    }
 }
 
 /// A box's data.
@@ -86,7 +98,7 @@ impl Span {
     }
 
     /// Finds the first box of a type inside.
-    fn find(self, bytes: Bytes<'_>, wanted: [u8; 4]) -> Result<Self, Stop> {
+    fn find(self, bytes: Bytes<'_>, wanted: [u8; 4]) -> Result<Option<Self>, Stop> {
         let mut at = self.from;
         while at < self.to {
             if self.to == u64::MAX && bytes.whole && at >= bytes.len() {
@@ -94,11 +106,16 @@ impl Span {
             }
             let (name, span) = open(bytes, at, self.to)?;
             if name == wanted {
-                return Ok(span);
+                return Ok(Some(span));
             }
             at = span.to;
         }
-        Err(Malformed::Part("box structure").into())
+        Ok(None)
+    }
+
+    /// Finds a box without which there is no image.
+    fn need(self, bytes: Bytes<'_>, wanted: [u8; 4]) -> Result<Self, Stop> {
+        self.find(bytes, wanted)?.ok_or_else(|| Malformed::Part("box structure").into())
     }
 }
 
@@ -181,6 +198,11 @@ impl Properties {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Says whether a property turns or mirrors the image.
+    const fn turned(&self) -> bool {
+        self.turns != 0 || self.mirror.is_some()
     }
 
     fn header(&self, format: Format) -> Result<Header, Stop> {
