@@ -157,8 +157,12 @@ impl Model {
     /// # Errors
     /// When an engine would answer the request with 400.
     pub fn prompt(&self, request: &ChatRequest, facts: &[MediaFact], clock: Clock) -> Result<Prompt, Error> {
-        let Some(text) = self.render(request, clock)? else {
-            return Ok(Prompt::guess(request.body().len() / 4, Fallback::Template));
+        let text = match self.try_render(request, clock)? {
+            Ok(text) => text,
+            Err(failure) => {
+                let guess = Prompt::guess(request.body().len() / 4, Fallback::Template);
+                return Ok(Prompt { failure: Some(failure), ..guess });
+            }
         };
         let special = request.params().reading.add_special_tokens.unwrap_or(false);
         let parts = request.media();
@@ -192,14 +196,21 @@ impl Model {
     /// # Errors
     /// When an engine would answer the request with 400, what the template raises included.
     pub fn render(&self, request: &ChatRequest, clock: Clock) -> Result<Option<String>, Error> {
-        let Some(template) = self.templates.choose(request.has_tools()) else { return Ok(None) };
+        self.try_render(request, clock).map(Result::ok)
+    }
+
+    /// Renders a chat request's text, or says why the template cannot be rendered here.
+    fn try_render(&self, request: &ChatRequest, clock: Clock) -> Result<Result<String, String>, Error> {
+        let Some(template) = self.templates.choose(request.has_tools()) else {
+            return Ok(Err(self.templates.failure.clone().unwrap_or_default()));
+        };
         let conversation = conversation::read(request, &self.rules, template)?;
         let variables = self.defaults.variables(request, conversation.messages, conversation.tools)?;
         match (template.render(variables, clock), conversation.open_end) {
-            (Ok(text), None) => Ok(Some(text)),
-            (Ok(text), Some(end)) => conversation::cut_at_open_end(text, &end).map(Some),
+            (Ok(text), None) => Ok(Ok(text)),
+            (Ok(text), Some(end)) => conversation::cut_at_open_end(text, &end).map(Ok),
             (Err(RenderError::Raised(error)), _) => Err(error),
-            (Err(RenderError::Failed), _) => Ok(None),
+            (Err(RenderError::Failed(failure)), _) => Ok(Err(failure)),
         }
     }
 

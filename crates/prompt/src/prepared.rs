@@ -62,6 +62,8 @@ pub struct Prompt {
     pub media: Vec<PlacedMedia>,
     /// Why the certain tokens end before the prompt does.
     pub fallback: Option<Fallback>,
+    /// What went wrong in the router itself, for operators: quotes no prompt.
+    pub failure: Option<String>,
 }
 
 /// A request ready to be routed.
@@ -77,12 +79,14 @@ pub struct Prepared {
     pub media: Vec<PlacedMedia>,
     /// Why the certain tokens end before the prompt does.
     pub fallback: Option<Fallback>,
+    /// What went wrong in the router itself, for operators: quotes no prompt.
+    pub failure: Option<String>,
 }
 
 impl From<Placed> for Prompt {
     fn from(placed: Placed) -> Self {
         let Placed { tokens, keyed, media, fallback, .. } = placed;
-        Self { tokens, keyed_tokens: keyed, media, fallback }
+        Self { tokens, keyed_tokens: keyed, media, fallback, failure: None }
     }
 }
 
@@ -90,7 +94,7 @@ impl Prompt {
     /// Makes a prompt of which nothing is certain but about how long it is.
     pub(crate) fn guess(tokens: usize, fallback: Fallback) -> Self {
         // Guessed tokens are never read; their number is.
-        Self { tokens: vec![0; tokens], keyed_tokens: 0, media: Vec::new(), fallback: Some(fallback) }
+        Self { tokens: vec![0; tokens], keyed_tokens: 0, fallback: Some(fallback), ..Self::default() }
     }
 
     /// Names the prompt's blocks.
@@ -115,8 +119,8 @@ impl Prompt {
         let total_image_tokens = image_multiset.iter().map(|&(_, tokens)| tokens).sum();
         let mm_routing_info = MediaRouting { image_multiset, total_image_tokens };
         let routing = RoutingRequest { chains, prompt_tokens: narrow(self.tokens.len()), mm_routing_info };
-        let Self { tokens, keyed_tokens, media, fallback } = self;
-        Prepared { routing, tokens, keyed_tokens, media, fallback }
+        let Self { tokens, keyed_tokens, media, fallback, failure } = self;
+        Prepared { routing, tokens, keyed_tokens, media, fallback, failure }
     }
 }
 

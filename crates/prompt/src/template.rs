@@ -35,8 +35,8 @@ pub(crate) struct Template {
 pub(crate) enum RenderError {
     /// The template raised an exception on purpose: the request is refused.
     Raised(Error),
-    /// The template cannot be rendered here.
-    Failed,
+    /// The template cannot be rendered here; the text says where and why, and quotes no prompt.
+    Failed(String),
 }
 
 impl Template {
@@ -79,12 +79,19 @@ impl Template {
     ) -> Result<String, RenderError> {
         let now = (shims::NOW.to_owned(), clock.to_value());
         let context = Value::from_pairs(variables.into_iter().chain([now]));
-        let template = self.environment.get_template(NAME).map_err(|_| RenderError::Failed)?;
+        let template =
+            self.environment.get_template(NAME).map_err(|error| RenderError::Failed(reason(&error)))?;
         template.render(context).map_err(|error| match shims::raised(&error) {
             Some(message) => RenderError::Raised(Error::Raised { message }),
-            None => RenderError::Failed,
+            None => RenderError::Failed(reason(&error)),
         })
     }
+}
+
+/// Says where and why a render failed, without the details that may quote a prompt.
+fn reason(error: &minijinja::Error) -> String {
+    let line = error.line().map(|line| format!(" at line {line}")).unwrap_or_default();
+    format!("the chat template fails{line}: {}", error.kind())
 }
 
 #[cfg(test)]

@@ -157,7 +157,9 @@ fn broken_templates_get_a_guess() {
         let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
         files.chat_template_jinja = Some(loops.into());
     };
-    assert_eq!(self::prompt(&model_with(endless), &[text("x")], &[]).fallback, Some(Fallback::Template));
+    let endless = self::prompt(&model_with(endless), &[text("x")], &[]);
+    assert_eq!(endless.fallback, Some(Fallback::Template));
+    assert_eq!(endless.failure.as_deref(), Some("the chat template fails at line 1: engine ran out of fuel"));
 }
 
 #[test]
