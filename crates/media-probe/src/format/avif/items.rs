@@ -73,29 +73,38 @@ fn located<'a>(bytes: Bytes<'a>, iloc: Span, wanted: u32) -> Result<Option<&'a [
     let [sizes, more] = bytes.array::<2>(iloc.from + 4)?;
     let (offset_size, length_size) = (sizes >> 4, sizes & 15);
     let (base_size, index_size) = (more >> 4, if version == 0 { 0 } else { more & 15 });
-    let mut at = iloc.from + 6;
-    let mut number = |size: u8| -> Result<u64, Stop> {
-        let read = bytes.read(at, size.into())?;
-        at += u64::from(size);
-        Ok(read.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)))
-    };
+    let mut fields = Fields { bytes, at: iloc.from + 6 };
     let wide = if version < 2 { 2 } else { 4 };
-    for _ in 0..number(wide)? {
-        let id = number(wide)?;
-        let method = if version == 0 { 0 } else { number(2)? & 15 };
-        number(2)?;
-        let base = number(base_size)?;
-        let extents = number(2)?;
-        for extent in 0..extents {
-            number(index_size)?;
-            let (offset, length) = (number(offset_size)?, number(length_size)?);
-            if id == u64::from(wanted) && extent == 0 {
-                if method != 0 || extents != 1 {
-                    return Ok(None);
-                }
-                return bytes.read(base.saturating_add(offset), length).map(Some);
+    for _ in 0..fields.next(wide)? {
+        let id = fields.next(wide)?;
+        let method = if version == 0 { 0 } else { fields.next(2)? & 15 };
+        fields.next(2)?;
+        let base = fields.next(base_size)?;
+        let extents = fields.next(2)?;
+        if id == u64::from(wanted) {
+            if method != 0 || extents != 1 {
+                return Ok(None);
             }
+            fields.next(index_size)?;
+            let (offset, length) = (fields.next(offset_size)?, fields.next(length_size)?);
+            return bytes.read(base.saturating_add(offset), length).map(Some);
         }
+        // Not one by one: extents of no size would cost time that no byte pays for.
+        fields.at += extents * u64::from(index_size + offset_size + length_size);
     }
     Err(Malformed::Part("item locations").into())
+}
+
+/// Big-endian numbers of any size, one behind the other.
+struct Fields<'a> {
+    bytes: Bytes<'a>,
+    at: u64,
+}
+
+impl Fields<'_> {
+    fn next(&mut self, size: u8) -> Result<u64, Stop> {
+        let read = self.bytes.read(self.at, size.into())?;
+        self.at += u64::from(size);
+        Ok(read.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    }
 }
