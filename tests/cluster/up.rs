@@ -15,6 +15,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// A running `sightline up`; stopped when dropped.
 #[derive(Debug)]
 pub(crate) struct Up {
+    _ports: Ports,
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     /// Base URLs of its frontends.
@@ -30,7 +31,9 @@ pub(crate) struct Up {
 impl Up {
     /// Starts two frontends and three engines; `args` are added to the command line.
     pub(crate) async fn start(args: &[&str]) -> Self {
-        let [port, engine_port, event_port, replay_port, agent_port] = [2, 3, 3, 3, 1].map(consecutive_ports);
+        let ports = Ports::lock();
+        let port = ports.first();
+        let [agent_port, engine_port, event_port, replay_port] = [2, 3, 6, 9].map(|after| port + after);
         let mut command = Command::new(env!("CARGO_BIN_EXE_sightline"));
         command.arg("up").args(["--frontends", "2", "--workers", "3"]);
         command.args(["--port", &port.to_string(), "--engine-port", &engine_port.to_string()]);
@@ -49,8 +52,15 @@ impl Up {
         rustls::crypto::ring::default_provider().install_default().ok();
         let http = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap();
         let agents = format!("http://127.0.0.1:{agent_port}");
-        let mut up =
-            Self { agents, child, lines, frontends: bases(port, 2), engines: bases(engine_port, 3), http };
+        let mut up = Self {
+            _ports: ports,
+            agents,
+            child,
+            lines,
+            frontends: bases(port, 2),
+            engines: bases(engine_port, 3),
+            http,
+        };
         up.wait_until_ready().await;
         up
     }
@@ -125,18 +135,32 @@ fn collect(from: impl std::io::Read + Send + 'static, into: Arc<Mutex<Vec<String
     });
 }
 
-/// Finds the first of `count` consecutive ports that are free now, below the range that the system gives out.
-pub(crate) fn consecutive_ports(count: u16) -> u16 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let own = u16::try_from(std::process::id() % 1100).unwrap() * 8;
-    for _ in 0..2000 {
-        let step = u16::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap();
-        let first = 12_000 + (own + step * 8) % 18_000;
-        let free = (first..first + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
-        if free {
-            return first;
+/// A block of ports that no other test takes while this value lives: its first port is the lock.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    lock: TcpListener,
+}
+
+impl Ports {
+    const BLOCKS: u16 = 1100;
+    const SIZE: u16 = 16;
+
+    /// Finds a free block below the range that the system gives out.
+    pub(crate) fn lock() -> Self {
+        let own = u16::try_from(std::process::id() % u32::from(Self::BLOCKS)).unwrap();
+        for step in 0..Self::BLOCKS {
+            let first = 12_000 + (own + step) % Self::BLOCKS * Self::SIZE;
+            let Ok(lock) = TcpListener::bind(("127.0.0.1", first)) else { continue };
+            let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+            if (first + 1..first + Self::SIZE).all(free) {
+                return Self { lock };
+            }
         }
+        panic!("no block of {} ports is free", Self::SIZE);
     }
-    panic!("no {count} consecutive ports are free");
+
+    /// The first port after the lock.
+    pub(crate) fn first(&self) -> u16 {
+        self.lock.local_addr().unwrap().port() + 1
+    }
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -88,7 +88,7 @@ impl Engines {
         let mut first = spawn(config)?;
         tokio::select! {
             healthy = healthy(&spec.url) => healthy?,
-            ended = first.wait() => bail!("the engine at {} ended with {} while it started", config.listen, ended?),
+            ended = first.child.wait() => bail!("the engine at {} ended with {} while it started", config.listen, ended?),
         }
         self.keepers.spawn(keep(config.clone(), first, self.stop.clone()));
         Ok(spec)
@@ -126,7 +126,13 @@ fn reachable(endpoint: &str) -> String {
     endpoint.replace("://*:", "://127.0.0.1:")
 }
 
-fn spawn(config: &engine_sim::Config) -> anyhow::Result<Child> {
+/// A process, and the end of its standard input that it lives by: waiting for a child would close its own.
+struct Process {
+    child: Child,
+    lifeline: Option<ChildStdin>,
+}
+
+fn spawn(config: &engine_sim::Config) -> anyhow::Result<Process> {
     let binary = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new(binary);
     command.arg("engine-sim").arg("--until-stdin-closes");
@@ -141,24 +147,27 @@ fn spawn(config: &engine_sim::Config) -> anyhow::Result<Child> {
             command.arg(flag).arg(endpoint);
         }
     }
-    command.stdin(Stdio::piped()).kill_on_drop(true).spawn().context("cannot start an engine process")
+    command.stdin(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().context("cannot start an engine process")?;
+    let lifeline = child.stdin.take();
+    Ok(Process { child, lifeline })
 }
 
 /// Keeps a process running: starts it again, ever more slowly, until asked to stop.
-async fn keep(config: engine_sim::Config, first: Child, stop: CancellationToken) {
+async fn keep(config: engine_sim::Config, first: Process, stop: CancellationToken) {
     let mut child = Some(first);
     let mut pause = PAUSE_MIN;
     loop {
         if let Some(mut running) = child.take() {
             tokio::select! {
                 () = stop.cancelled() => {
-                    drop(running.stdin.take());
-                    if tokio::time::timeout(STOP_DEADLINE, running.wait()).await.is_err() {
-                        running.kill().await.ok();
+                    drop(running.lifeline.take());
+                    if tokio::time::timeout(STOP_DEADLINE, running.child.wait()).await.is_err() {
+                        running.child.kill().await.ok();
                     }
                     return;
                 }
-                ended = running.wait() => info!(listen = %config.listen, ?ended, "engine process ended, starting again"),
+                ended = running.child.wait() => info!(listen = %config.listen, ?ended, "engine process ended, starting again"),
             }
         }
         tokio::select! {
