@@ -170,6 +170,9 @@ impl Shared {
         let coverage =
             views.iter().flat_map(|view| view.holders()).map(|(_, known)| f64::from(known.coverage));
         let blocks: u64 = views.iter().flat_map(|view| view.holders()).map(|(_, known)| known.blocks).sum();
+        let tallies: Vec<_> = desks.values().map(|desk| desk.scheduler.tally()).collect();
+        let waiting: usize = tallies.iter().map(|tally| tally.waiting).sum();
+        let pending: usize = tallies.iter().map(|tally| tally.pending_blocks).sum();
         let gauge = |name, help, value| Sampled { name, help, value };
         vec![
             gauge("workers", "Workers known", float(fleet.workers().len())),
@@ -184,6 +187,8 @@ impl Shared {
                 coverage.fold(1.0, f64::min),
             ),
             gauge("holder_blocks", "Blocks in the index, by holder summed", float(blocks)),
+            gauge("queued_requests", "Requests that wait for a busy worker", float(waiting)),
+            gauge("pending_blocks", "Blocks that dispatches are to bring", float(pending)),
             gauge("media_facts", "URLs known", float(sizes.facts)),
             gauge("media_stored_bytes", "Fetched media kept", float(sizes.stored_bytes)),
             gauge("cpu_jobs", "CPU jobs running or waiting", float(self.reader.pool.depth())),

@@ -115,6 +115,7 @@ impl Shared {
         question.direct = wishes.direct;
         question.session = wishes.session;
         question.adapter.clone_from(&understood.adapter);
+        question.salted = understood.params.cache_salt.is_some();
         question.payload_free.clone_from(&understood.payload_free);
         question.first_media_token =
             prepared.media.first().map(|placed| u32::try_from(placed.offset).unwrap_or(u32::MAX));

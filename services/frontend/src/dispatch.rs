@@ -155,8 +155,9 @@ impl Shared {
                     record,
                     holder,
                     sighting,
-                    obstacle: dispatch.draft.obstacle,
-                    traits: dispatch.draft.traits,
+                    draft: dispatch.draft.clone(),
+                    feature: dispatch.question.feature(),
+                    tenant: dispatch.question.waiting.tenant,
                     succeeded: begun.status.is_success(),
                     reservation: Some(reservation),
                 };

@@ -12,6 +12,7 @@ use ports::engine;
 
 use crate::answer::Broken;
 use crate::api_error::ApiError;
+use crate::dispatch::Draft;
 use crate::record::Record;
 use crate::shared::Shared;
 use crate::usage::UsageScanner;
@@ -34,8 +35,10 @@ pub(crate) struct Ticket {
     pub(crate) holder: Holder,
     /// How the index stood when the request was placed.
     pub(crate) sighting: Sighting,
-    pub(crate) obstacle: Option<placement::Obstacle>,
-    pub(crate) traits: placement::Traits,
+    pub(crate) draft: Draft,
+    /// What the prediction rests on.
+    pub(crate) feature: placement::Feature,
+    pub(crate) tenant: u64,
     pub(crate) succeeded: bool,
     pub(crate) reservation: Option<Reservation>,
 }

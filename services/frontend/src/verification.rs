@@ -6,7 +6,7 @@ use std::sync::Arc;
 use identity::{Holder, ModelName};
 use membership::replica::Phase;
 use parking_lot::Mutex;
-use placement::{Actual, Circumstances, IndexState, Obstacle, Predicted, Verdict, judge};
+use placement::{Actual, Circumstances, IndexState, Obstacle, Predicted, Ruling, Verdict, judge};
 
 use crate::relay::Ticket;
 use crate::shared::Shared;
@@ -64,12 +64,12 @@ impl Shared {
         let obstacle = match (ticket.succeeded, actual) {
             (false, _) => Some(Obstacle::Failed),
             (true, None) => Some(Obstacle::DetailsAbsent),
-            (true, Some(_)) => ticket.obstacle,
+            (true, Some(_)) => ticket.draft.obstacle,
         };
         let circumstances = Circumstances {
             obstacle,
             index: self.index_state(ticket),
-            traits: ticket.traits,
+            traits: ticket.draft.traits,
             barren_streak: self.streaks.get(&ticket.holder),
         };
         let verdict = judge(&predicted, &actual.unwrap_or_default(), &circumstances);
@@ -82,6 +82,10 @@ impl Shared {
             outcome.verdict = Some(verdict);
         }
         self.metrics.verdict(verdict.as_str());
+        if let Some(desk) = self.models.desks().get(&record.model) {
+            let (holder, feature) = (ticket.holder.clone(), ticket.feature);
+            desk.scheduler.judged(Ruling { holder, feature, tenant: ticket.tenant, verdict });
+        }
         if let Verdict::Mismatch(class) = verdict {
             self.records.keep(record);
             let request_id = &record.request_id;
