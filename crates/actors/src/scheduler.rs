@@ -316,8 +316,9 @@ impl State {
         };
         changes.borrow_and_update();
         self.desk.confirm(&*self.args.index);
+        let pause = self.args.clock.sleep(CONFIRM_PAUSE);
         let work = async move {
-            tokio::time::sleep(CONFIRM_PAUSE).await;
+            pause.await;
             changes.changed().await.is_ok().then_some(changes)
         };
         let again = |outcome: Result<_, Failed>| Msg::IndexChanged(outcome.ok().flatten());

@@ -187,7 +187,9 @@ impl Desk {
         let exists = |holder: &Holder| present.contains(holder);
         self.residency.retain(exists);
         self.lives.retain(|holder, _| exists(holder));
-        self.ledger.close_idle(&self.model, exists);
+        if self.ledger.close_idle(&self.model, exists) {
+            self.rows.refit();
+        }
         self.heard.forget_ended(&self.pending);
         self.demotions.retain(exists);
         for seat in seats {

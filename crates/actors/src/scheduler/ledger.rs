@@ -96,16 +96,19 @@ impl Ledger {
 
     /// Closes the idle accounts of a model's holders that no longer exist.
     ///
-    /// Only the model's scheduler, which alone opens reservations there, may call this.
-    pub(super) fn close_idle(&self, model: &ModelName, exists: impl Fn(&Holder) -> bool) {
+    /// Only the model's scheduler, which alone opens reservations there, may call this. Answers whether any was closed:
+    /// gauges held from before may not be of this ledger any more.
+    pub(super) fn close_idle(&self, model: &ModelName, exists: impl Fn(&Holder) -> bool) -> bool {
         let closable = |holder: &Holder, account: &Account| {
             account.model == *model && !exists(holder) && account.gauge.read().1.is_idle()
         };
-        if self.accounts.load().iter().any(|(holder, account)| closable(holder, account)) {
+        let any = self.accounts.load().iter().any(|(holder, account)| closable(holder, account));
+        if any {
             self.accounts.rcu(|accounts| {
                 let kept = accounts.iter().filter(|(holder, account)| !closable(holder, account));
                 kept.map(|(holder, account)| (holder.clone(), account.clone())).collect::<BTreeMap<_, _>>()
             });
         }
+        any
     }
 }

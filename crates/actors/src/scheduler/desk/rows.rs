@@ -64,6 +64,11 @@ impl Rows {
         self.fleet_version = version;
     }
 
+    /// Fits the rows anew at the next request: their gauges may have left the ledger.
+    pub(super) fn refit(&mut self) {
+        self.fleet_version = None;
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter()
     }
