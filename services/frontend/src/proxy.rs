@@ -85,13 +85,7 @@ fn draft(id: &str, model: ModelName) -> Draft {
         predicted: None,
         outcome: Mutex::default(),
     };
-    Draft {
-        record: Arc::new(record),
-        obstacle: None,
-        predicted: false,
-        traits: Traits::default(),
-        feature: Feature::Text,
-    }
+    Draft { record: Arc::new(record), obstacle: None, predicted: false, traits: Traits::default() }
 }
 
 /// Finds the model's name in a JSON body, and refuses what an engine would fetch unchecked.
