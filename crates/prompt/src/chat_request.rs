@@ -9,6 +9,9 @@ use crate::json::{self, Document, Json, Kind};
 use crate::media_part::{self, MediaPart};
 use crate::params::{self, Params};
 
+/// How many media items a request may hold.
+const MEDIA_MAX: usize = 1024;
+
 /// The body of `/v1/chat/completions`.
 #[derive(Clone)]
 pub struct ChatRequest {
@@ -212,6 +215,12 @@ fn read_message(message: Json<'_>, at: usize, media: &mut Vec<MediaPart>) -> Res
             Kind::Object => {
                 if let Some(item) = media_part::read(part, media.len(), (at, index))? {
                     media.push(item);
+                }
+                if media.len() > MEDIA_MAX {
+                    return Err(Error::refused(
+                        "messages",
+                        format!("hold more than {MEDIA_MAX} media items"),
+                    ));
                 }
             }
             Kind::Null | Kind::Bool(_) | Kind::Number | Kind::Array => {

@@ -11,6 +11,9 @@ use crate::params::Params;
 /// How many prompts one request may hold.
 const PROMPTS_MAX: usize = 4096;
 
+/// How many values a body may have: each token id is one.
+const VALUES_MAX: usize = 4 << 20;
+
 /// One prompt of a completion request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompletionPrompt {
@@ -34,7 +37,7 @@ impl CompletionRequest {
     /// # Errors
     /// When an engine would answer the body with 400 for its form.
     pub fn parse(body: &Bytes) -> Result<Self, Error> {
-        let document = json::parse(body)?;
+        let document = json::parse_bounded(body, VALUES_MAX)?;
         let root = document.root();
         if root.kind() != Kind::Object {
             return Err(Error::wrong("body", "an object"));

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-pub(crate) use parse::parse;
+pub(crate) use parse::{parse, parse_bounded};
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,6 +291,10 @@ mod tests {
         check("\"\n\"", "malformed JSON at line 1 column 2: unescaped control character in a string");
         check("\"abc", "malformed JSON at line 1 column 5: unterminated string");
         check("NaN", "malformed JSON at line 1 column 1: expected a value");
+        check(
+            &format!("[{}0]", "0,".repeat(1 << 18)),
+            "malformed JSON at line 1 column 524289: too many values",
+        );
         check(&"[".repeat(129), "malformed JSON at line 1 column 129: too deeply nested");
     }
 

@@ -83,6 +83,14 @@ fn refuses_bodies_that_engines_refuse() {
 }
 
 #[test]
+fn bounds_how_many_media_there_are() {
+    let parts = |count: usize| vec![json!({"type": "image_url", "image_url": {"url": "http://h/a"}}); count];
+    assert_eq!(parse(&user(&Value::Array(parts(1024)))).media().len(), 1024);
+    let body = user(&Value::Array(parts(1025))).to_string();
+    refused(&body, Some("messages"), "`messages` hold more than 1024 media items");
+}
+
+#[test]
 fn reads_parameters_as_leniently_as_engines() {
     let request = parse(&json!({
         "model": "m", "stream": 1, "max_tokens": "5", "n": 2.0, "priority": -3, "user": "u", "cache_salt": "s",

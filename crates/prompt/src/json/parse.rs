@@ -10,13 +10,18 @@ use crate::error::Error;
 /// How deep arrays and objects may nest.
 const DEPTH_MAX: usize = 128;
 
-/// How many values and names a body may have: bounds a document to 64 MiB of nodes.
-const NODES_MAX: usize = 4 << 20;
+/// How many values and names most bodies may have: 4 MiB of nodes, and perhaps 100 MB of what a template sees of them.
+const VALUES_MAX: usize = 1 << 18;
 
-/// Parses a body.
+/// Parses a body of ordinary size.
 pub(crate) fn parse(body: &Bytes) -> Result<Document, Error> {
-    let mut parser =
-        Parser { bytes: body, at: 0, nodes: Vec::with_capacity(64), open: Vec::with_capacity(8) };
+    parse_bounded(body, VALUES_MAX)
+}
+
+/// Parses a body that may have so many values and names; each costs 16 bytes.
+pub(crate) fn parse_bounded(body: &Bytes, values_max: usize) -> Result<Document, Error> {
+    let nodes = Vec::with_capacity(64);
+    let mut parser = Parser { bytes: body, at: 0, nodes, open: Vec::with_capacity(8), values_max };
     match parser.document() {
         Ok(()) => Ok(Document { body: body.clone(), nodes: parser.nodes }),
         Err(what) => Err(malformed(body, parser.at, what)),
@@ -36,6 +41,7 @@ struct Parser<'a> {
     nodes: Vec<Node>,
     /// Indices of the arrays and objects that are not closed yet.
     open: Vec<usize>,
+    values_max: usize,
 }
 
 type Step<T = ()> = Result<T, &'static str>;
@@ -194,7 +200,7 @@ impl Parser<'_> {
     }
 
     fn push(&mut self, start: usize, kind: Kind) -> Step {
-        if self.nodes.len() >= NODES_MAX {
+        if self.nodes.len() >= self.values_max {
             return Err("too many values");
         }
         let next = offset(self.nodes.len() + 1);

@@ -3,7 +3,8 @@
 //! Every look-up is in the reference's order; the last value of each is the reference class's default.
 
 use media_geometry::{
-    Family, Gemma3, Gemma4, Glm4v, Idefics3, InternVl, KimiK25, Llama4, PanAndScan, Phi3v, Phi4Mm, QwenVl,
+    Family, Gemma3, Gemma4, Glm4v, Idefics3, InternVl, KimiK25, Llama4, MiniCpmV, PanAndScan, Phi3v, Phi4Mm,
+    QwenVl,
 };
 
 use super::Error;
@@ -30,6 +31,7 @@ pub(super) fn family(values: &Values) -> Result<Option<Family>, Error> {
         "glm4v" | "glm4v_moe" | "glm46v" => Family::Glm4v(glm4v(values)?),
         "phi3_v" => Family::Phi3v(Phi3v { crops_max: values.image()?.u32("num_crops", 1)? }),
         "phi4_multimodal" | "phi4mm" => Family::Phi4Mm(phi4mm(values)?),
+        "minicpmv4_6" => Family::MiniCpmV(minicpmv(values)?),
         "kimi_k25" => Family::KimiK25(kimi_k25(values)?),
         _ => return Ok(None),
     }))
@@ -181,6 +183,17 @@ fn phi4mm(values: &Values) -> Result<Phi4Mm, Error> {
         tile_size: image.side("size", 448)?,
         patch_size: image.u32("patch_size", 14)?,
         tiles_max: image.u32("dynamic_hd", 36)?,
+    })
+}
+
+fn minicpmv(values: &Values) -> Result<MiniCpmV, Error> {
+    let image = values.image()?;
+    let slices_max = if image.boolean("slice_mode", true)? { image.u32("max_slice_nums", 9)? } else { 1 };
+    Ok(MiniCpmV {
+        scale_resolution: image.u32("scale_resolution", 448)?,
+        patch_size: image.u32("patch_size", 14)?,
+        slices_max,
+        patches_per_token: if image.text("downsample_mode")? == Some("4x") { 4 } else { 16 },
     })
 }
 
