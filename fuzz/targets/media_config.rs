@@ -27,7 +27,7 @@ const TYPES: [&str; 22] = [
     "phi4_multimodal",
     "phi4mm",
     "kimi_k25",
-    "minicpmv",
+    "minicpmv4_6",
     "",
 ];
 

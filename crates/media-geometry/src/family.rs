@@ -9,6 +9,7 @@ pub(crate) mod internvl;
 pub(crate) mod kimi_k25;
 pub(crate) mod llama4;
 pub(crate) mod llava;
+pub(crate) mod minicpmv;
 pub(crate) mod phi3v;
 pub(crate) mod phi4mm;
 pub(crate) mod pixtral;
@@ -25,6 +26,7 @@ use internvl::InternVl;
 use kimi_k25::KimiK25;
 use llama4::Llama4;
 use llava::Llava;
+use minicpmv::MiniCpmV;
 use phi3v::Phi3v;
 use phi4mm::Phi4Mm;
 use pixtral::Pixtral;
@@ -66,6 +68,8 @@ pub enum Family {
     Phi4Mm(Phi4Mm),
     /// Kimi-K2.5.
     KimiK25(KimiK25),
+    /// MiniCPM-V 4.6.
+    MiniCpmV(MiniCpmV),
 }
 
 impl Family {
@@ -86,6 +90,7 @@ impl Family {
             Self::Phi3v(_) => "phi3v",
             Self::Phi4Mm(_) => "phi4mm",
             Self::KimiK25(_) => "kimi-k25",
+            Self::MiniCpmV(_) => "minicpmv",
         }
     }
 
@@ -105,7 +110,8 @@ impl Family {
             | Self::Idefics3(_)
             | Self::InternVl(_)
             | Self::Glm4v(_)
-            | Self::KimiK25(_) => Target::Placeholder,
+            | Self::KimiK25(_)
+            | Self::MiniCpmV(_) => Target::Placeholder,
         }
     }
 
@@ -113,7 +119,7 @@ impl Family {
     #[must_use]
     pub const fn placeholder_names(&self) -> &'static [&'static str] {
         match self {
-            Self::QwenVl(_) => &["<|image_pad|>"],
+            Self::QwenVl(_) | Self::MiniCpmV(_) => &["<|image_pad|>"],
             Self::Llava(_) | Self::AnyRes(_) | Self::Idefics3(_) => &["<image>"],
             Self::Pixtral(_) => &["[IMG]"],
             Self::Llama4(_) => &["<|patch|>"],
@@ -154,10 +160,12 @@ impl Family {
             Self::Phi3v(config) => config.check(),
             Self::Phi4Mm(config) => config.check(),
             Self::KimiK25(config) => config.check(),
+            Self::MiniCpmV(config) => config.check(),
         }
     }
 
-    pub(crate) fn expand(&self, size: ImageSize) -> Result<Expansion, Refused> {
+    /// Expands the image that is the `index`th of its request.
+    pub(crate) fn expand(&self, size: ImageSize, index: usize) -> Result<Expansion, Refused> {
         match self {
             Self::QwenVl(config) => config.expand(size),
             Self::Llava(config) => config.expand(size),
@@ -172,6 +180,7 @@ impl Family {
             Self::Phi3v(config) => config.expand(size),
             Self::Phi4Mm(config) => config.expand(size),
             Self::KimiK25(config) => config.expand(size),
+            Self::MiniCpmV(config) => config.expand(size, index),
         }
     }
 }

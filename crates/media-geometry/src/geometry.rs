@@ -57,7 +57,8 @@ impl Geometry {
     /// The answer has one element per size, in order. A refused image doesn't refuse the others.
     #[must_use]
     pub fn expand(&self, sizes: &[ImageSize]) -> Vec<Result<Expansion, Refused>> {
-        sizes.iter().map(|&size| self.check(size).and_then(|()| self.family.expand(size))).collect()
+        let one = |(index, &size)| self.check(size).and_then(|()| self.family.expand(size, index));
+        sizes.iter().enumerate().map(one).collect()
     }
 
     fn check(&self, size: ImageSize) -> Result<(), Refused> {

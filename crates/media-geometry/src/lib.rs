@@ -19,6 +19,7 @@ pub use family::internvl::InternVl;
 pub use family::kimi_k25::KimiK25;
 pub use family::llama4::Llama4;
 pub use family::llava::Llava;
+pub use family::minicpmv::MiniCpmV;
 pub use family::phi3v::Phi3v;
 pub use family::phi4mm::Phi4Mm;
 pub use family::pixtral::Pixtral;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use media_geometry::{
     AnyRes, Expansion, Family, Gemma3, Gemma4, Geometry, Glm4v, Idefics3, ImageSize, InternVl, KimiK25,
-    Llama4, Llava, PanAndScan, Phi3v, Phi4Mm, Pixtral, QwenVl, VisionTower,
+    Llama4, Llava, MiniCpmV, PanAndScan, Phi3v, Phi4Mm, Pixtral, QwenVl, VisionTower,
 };
 
 const CLIP: VisionTower =
@@ -215,4 +215,15 @@ fn kimi_k25() {
         fixed_tokens: None,
     });
     check("kimi_k25", &family);
+}
+
+#[test]
+fn minicpmv() {
+    let family = Family::MiniCpmV(MiniCpmV {
+        scale_resolution: 448,
+        patch_size: 14,
+        slices_max: 9,
+        patches_per_token: 16,
+    });
+    check_csv("minicpmv4_6", "class_default", &family);
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use media_geometry::{
     AnyRes, Expansion, Family, Gemma3, Gemma4, Geometry, Idefics3, ImageSize, InternVl, KimiK25, Llama4,
-    Llava, PanAndScan, Phi4Mm, Piece, Pixtral, QwenVl, VisionTower,
+    Llava, MiniCpmV, PanAndScan, Phi4Mm, Piece, Pixtral, QwenVl, VisionTower,
 };
 use serde::Deserialize;
 
@@ -82,6 +82,12 @@ fn family(name: &str) -> Option<Family> {
             tile_tokens: 256,
             thumbnail: true,
             text_target: true,
+        }),
+        "minicpmv4_6" => Family::MiniCpmV(MiniCpmV {
+            scale_resolution: 448,
+            patch_size: 14,
+            slices_max: 9,
+            patches_per_token: 16,
         }),
         "phi4mm" => Family::Phi4Mm(Phi4Mm { tile_size: 448, patch_size: 14, tiles_max: 36 }),
         "kimi_k25" => Family::KimiK25(KimiK25 {

@@ -188,6 +188,16 @@ fn published_configurations_give_the_golden_counts() {
 }
 
 #[test]
+fn a_minicpm_v_numbers_its_images() {
+    let geometry = geometry(&config_of_type("minicpmv4_6"), Some(br#"{"max_slice_nums":9}"#), None).unwrap();
+    let sizes = ["640x480", "640x480"].map(|size| parse_size(size).unwrap());
+    let expanded = geometry.unwrap().expand(&sizes);
+    let [first, second] = expanded.try_into().unwrap();
+    assert_ne!(first, second);
+    assert_eq!((first.unwrap().placeholder_tokens, second.unwrap().placeholder_tokens), (203, 203));
+}
+
+#[test]
 fn types_are_matched_exactly() {
     for model_type in
         ["", "qwen2", "qwen2_vl_text", "Qwen2_VL", "llava_next_video", "minicpmv", "deepseek_vl2"]
