@@ -6,7 +6,7 @@
 
 use identity::BlockKey;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, own_u64};
 
 const EMPTY: u64 = 0;
 /// An entry of run `NONE`: never the number of a run.
@@ -72,7 +72,7 @@ impl HeadTable {
         let tag = tag_of(key);
         let mut at = self.home(tag);
         while let Some(place) = self.entries.get(at) {
-            let entry = place.load(Ordering::Relaxed);
+            let entry = own_u64(place);
             if entry == EMPTY || entry == TOMBSTONE {
                 place.store(pack(tag, run), Ordering::Release);
                 return entry == TOMBSTONE;
@@ -87,7 +87,7 @@ impl HeadTable {
         let wanted = pack(tag_of(key), run);
         let mut at = self.home(tag_of(key));
         while let Some(place) = self.entries.get(at) {
-            let entry = place.load(Ordering::Relaxed);
+            let entry = own_u64(place);
             if entry == wanted {
                 place.store(TOMBSTONE, Ordering::Release);
                 return true;
@@ -104,7 +104,7 @@ impl HeadTable {
     pub(crate) fn rebuilt(&self, fill: Fill) -> Self {
         let copy = Self::for_runs(fill.live);
         for place in &self.entries {
-            let entry = place.load(Ordering::Relaxed);
+            let entry = own_u64(place);
             if entry == EMPTY || entry == TOMBSTONE {
                 continue;
             }

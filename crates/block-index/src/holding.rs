@@ -5,7 +5,7 @@ use crate::limbo::{Garbage, ManyMemory};
 use crate::limits::HolderId;
 use crate::members::{Draft, FEW, Many, NOBODY, PARTIAL, members, pack, unpack, word_of};
 use crate::runs::RunId;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, own_u32};
 
 impl Index {
     /// Returns how many of a run's blocks a holder has.
@@ -16,7 +16,7 @@ impl Index {
             Some(many) => many.partial(),
             None => &header.few,
         };
-        let word = word_of(words, Some(holder)).map_or(0, |word| word.load(Ordering::Relaxed));
+        let word = word_of(words, Some(holder)).map_or(NOBODY, own_u32);
         if word == NOBODY { 0 } else { unpack(word).1.min(meta.len) }
     }
 

@@ -1,6 +1,7 @@
 //! The writer's handle.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use identity::{BlockKey, KeySetDigest};
 
@@ -14,7 +15,7 @@ use crate::runs::{self, Header, RunId, Runs};
 use crate::shared::{Estate, Shared};
 use crate::slots::{NONE, Slot, Slots};
 use crate::stats::Counts;
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Ordering, own_u64};
 
 /// Pieces of garbage between two attempts to free.
 const RECLAIM_EVERY: usize = if cfg!(loom) { 1 } else { 64 };
@@ -193,7 +194,7 @@ impl Index {
     pub(crate) fn set_active(&self, holder: HolderId, on: bool) {
         if let Some(word) = self.shared.active.get(holder.index() / 64) {
             let mask = 1 << (holder.0 % 64);
-            let old = word.load(Ordering::Relaxed);
+            let old = own_u64(word);
             word.store(if on { old | mask } else { old & !mask }, Ordering::Release);
         }
     }

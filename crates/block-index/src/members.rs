@@ -8,7 +8,7 @@
 //! takes two (between the bit and the word) replaces the `Many` by a copy.
 
 use crate::limits::HolderId;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, own_u32};
 
 /// Holders in a run's own cache line.
 pub(crate) const FEW: usize = if cfg!(loom) { 2 } else { 8 };
@@ -100,21 +100,21 @@ impl<'a> Many<'a> {
 
     /// Takes a copy. Only the writer calls it.
     pub(crate) fn draft(self) -> Draft {
-        let bits = self.bits().iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let bits = self.bits().iter().map(own_u32).collect();
         Draft { bits, partial: members(self.partial()).collect() }
     }
 
     /// Tells whether a holder has its bit.
     pub(crate) fn has_bit(self, holder: HolderId) -> bool {
         let word = self.bits().get(holder.index() / 32);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (holder.0 % 32) & 1 == 1)
+        word.is_some_and(|word| own_u32(word) >> (holder.0 % 32) & 1 == 1)
     }
 
     /// Sets or clears a holder's bit; false if there is no room for it. Only the writer calls it.
     pub(crate) fn set_bit(self, holder: HolderId, on: bool) -> bool {
         let Some(word) = self.bits().get(holder.index() / 32) else { return false };
         let mask = 1 << (holder.0 % 32);
-        let old = word.load(Ordering::Relaxed);
+        let old = own_u32(word);
         word.store(if on { old | mask } else { old & !mask }, Ordering::Release);
         true
     }
@@ -152,13 +152,13 @@ impl Draft {
 
 /// Lists the holders in words.
 pub(crate) fn members(words: &[AtomicU32]) -> impl Iterator<Item = (HolderId, u32)> + '_ {
-    words.iter().map(|word| word.load(Ordering::Relaxed)).filter(|word| *word != NOBODY).map(unpack)
+    words.iter().map(own_u32).filter(|word| *word != NOBODY).map(unpack)
 }
 
 /// Finds the word of a holder, or of nobody.
 pub(crate) fn word_of(words: &[AtomicU32], holder: Option<HolderId>) -> Option<&AtomicU32> {
     let wanted = holder.map_or(0, |holder| pack(holder, 0) >> CUTOFF_BITS);
-    words.iter().find(|word| word.load(Ordering::Relaxed) >> CUTOFF_BITS == wanted)
+    words.iter().find(|word| own_u32(word) >> CUTOFF_BITS == wanted)
 }
 
 /// Lists the holders whose bits are set in words that hold `width` bits each.

@@ -1,5 +1,7 @@
 //! Lookups.
 
+use std::sync::Arc;
+
 use identity::BlockKey;
 
 use crate::matches::{Matches, Taken, TakenMany};
@@ -8,7 +10,7 @@ use crate::runs::{DEAD, Header};
 use crate::shared::Shared;
 use crate::slots;
 use crate::store::common;
-use crate::sync::{Arc, AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, fence};
 
 /// A handle for lookups: any number of them, on any thread, without locks.
 ///

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::members::{FEW, Many, NOBODY};
 use crate::slots::{NONE, Slot};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, own_u64};
 
 /// Names a run; reused after its grace.
 pub(crate) type RunId = u32;
@@ -118,7 +118,7 @@ impl Header {
 
     /// Publishes a new length under a new version. Only the writer calls it.
     pub(crate) fn reshape(&self, len: u32) {
-        let version = (self.shape.load(Ordering::Relaxed) >> 32) + 1;
+        let version = (own_u64(&self.shape) >> 32) + 1;
         // Never the value of `DEAD`, whose lower half is no length.
         self.shape.store(version << 32 | u64::from(len), Ordering::Release);
     }

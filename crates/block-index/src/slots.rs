@@ -4,10 +4,12 @@
 //! in place while the pages after it are free; ranges are laid out with gaps for that. A chunk without ranges is given
 //! back.
 
+use std::sync::Arc;
+
 use identity::BlockKey;
 
 use crate::bits;
-use crate::sync::{Arc, AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, Ordering};
 
 /// Names a place for one key: chunk in the upper, offset in the lower 16 bits.
 pub(crate) type Slot = u32;
@@ -22,14 +24,14 @@ pub(crate) const LAID: u32 = u32::MAX - 1;
 pub(crate) const PAGE: u32 = 8;
 
 /// Longest range: a cutoff in it takes 13 bits.
-pub(crate) const RANGE_MAX: u32 = 8_192 - PAGE;
+pub(crate) const RANGE_MAX: u32 = if cfg!(loom) { 64 } else { 8_192 - PAGE };
 
 /// Pages left free after a range for it to grow into, per page it has: a prompt's later turns then mostly find room, and
 /// lookups few runs. What stays free is handed out once the chunk's time has come.
 const GAP: u32 = 3;
 const GAP_MAX: u32 = 256;
 
-const CHUNK: u32 = 1 << 16;
+const CHUNK: u32 = if cfg!(loom) { 1 << 9 } else { 1 << 16 };
 const PAGES: u32 = CHUNK / PAGE;
 const WORDS: usize = (PAGES / 64) as usize;
 

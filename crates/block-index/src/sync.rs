@@ -1,15 +1,22 @@
 //! The atomics in use: the standard ones, or those of the model checker under `--cfg loom`.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Arc,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
-};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Arc,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
-};
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Loads a word that only the caller, the writer, stores.
+///
+/// The checker explores orders around the last access to a word alone, so a plain load before a store would hide the
+/// readers' loads from it; there it is an exchange.
+pub(crate) fn own_u64(word: &AtomicU64) -> u64 {
+    if cfg!(loom) { word.fetch_or(0, Ordering::AcqRel) } else { word.load(Ordering::Relaxed) }
+}
+
+/// Loads a word that only the caller, the writer, stores; see [`own_u64`].
+pub(crate) fn own_u32(word: &AtomicU32) -> u32 {
+    if cfg!(loom) { word.fetch_or(0, Ordering::AcqRel) } else { word.load(Ordering::Relaxed) }
+}
 
 /// Orders a reader's announcement before everything it reads after it.
 ///
