@@ -57,6 +57,7 @@ pub struct Pending {
 struct Local {
     name: u32,
     dispatches: u32,
+    blocks: usize,
 }
 
 #[derive(Debug)]
@@ -95,24 +96,34 @@ impl Pending {
 
     /// Records that a request with these uncached keys goes to a holder; none when nothing is to be recorded.
     pub fn dispatch(&mut self, holder: &Holder, keys: &[BlockKey], now: Duration) -> Option<DispatchId> {
-        self.dispatch_for(holder, keys, self.limits.ttl, now)
+        self.record(holder, keys, now + self.limits.ttl)
     }
 
-    /// Records a dispatch that counts for `ttl`: to a holder whose blocks are known by dispatches only.
-    pub fn dispatch_for(
+    /// Records a dispatch to a holder whose blocks are known by dispatches only: it counts until `until`, and at most
+    /// `blocks_max` blocks of the holder count, the latest.
+    pub fn approximate(
         &mut self,
         holder: &Holder,
         keys: &[BlockKey],
-        ttl: Duration,
-        now: Duration,
+        blocks_max: usize,
+        until: Duration,
     ) -> Option<DispatchId> {
+        let keys = keys.get(..blocks_max).unwrap_or(keys);
+        while self.holders.get(holder).is_some_and(|local| local.blocks + keys.len() > blocks_max) {
+            let of_holder = self.dispatches.iter().filter(|(_, it)| it.holder == *holder);
+            let oldest = of_holder.map(|(id, _)| *id).min()?;
+            self.end(oldest);
+        }
+        self.record(holder, keys, until)
+    }
+
+    fn record(&mut self, holder: &Holder, keys: &[BlockKey], until: Duration) -> Option<DispatchId> {
         if keys.is_empty() || self.blocks.saturating_add(keys.len()) > self.limits.blocks_max {
             return None;
         }
         self.next += 1;
         let id = DispatchId(self.next);
-        let until = now + ttl;
-        let local = self.local(holder);
+        let local = self.local(holder, keys.len());
         for key in keys {
             self.by_key.entry((local, *key)).or_default().push(id);
         }
@@ -156,6 +167,13 @@ impl Pending {
         }
     }
 
+    /// Notes that a dispatch's prompt is computed, at a holder that will not confirm it.
+    pub fn computed(&mut self, id: DispatchId) {
+        if let Some(dispatch) = self.dispatches.get_mut(&id) {
+            dispatch.settled = true;
+        }
+    }
+
     /// Notes that a dispatch's prompt is computed: its blocks are confirmed soon or never.
     pub fn settle(&mut self, id: DispatchId, now: Duration) {
         if let Some(dispatch) = self.dispatches.get_mut(&id) {
@@ -182,6 +200,7 @@ impl Pending {
         }
         if let Some(local) = self.holders.get_mut(&dispatch.holder) {
             local.dispatches -= 1;
+            local.blocks -= dispatch.keys.len();
             if local.dispatches == 0 {
                 self.holders.remove(&dispatch.holder);
             }
@@ -228,13 +247,14 @@ impl Pending {
     }
 
     /// The short name of a holder that gets one more dispatch.
-    fn local(&mut self, holder: &Holder) -> u32 {
+    fn local(&mut self, holder: &Holder, blocks: usize) -> u32 {
         if let Some(local) = self.holders.get_mut(holder) {
             local.dispatches += 1;
+            local.blocks += blocks;
             return local.name;
         }
         self.next_local = self.next_local.wrapping_add(1);
-        self.holders.insert(holder.clone(), Local { name: self.next_local, dispatches: 1 });
+        self.holders.insert(holder.clone(), Local { name: self.next_local, dispatches: 1, blocks });
         self.next_local
     }
 
@@ -293,6 +313,21 @@ mod tests {
             pending.follow(id);
         }
         assert_eq!(pending.expected(&a, &chain, 0).blocks, 0);
+    }
+
+    #[test]
+    fn an_approximate_holder_counts_the_latest_blocks() {
+        let (mut pending, a, chain) = (Pending::new(LIMITS), holder("a"), keys(0..20));
+        let until = Duration::from_secs(99);
+        let first = pending.approximate(&a, &chain[..6], 10, until);
+        pending.computed(first.unwrap());
+        assert_eq!(pending.expected(&a, &chain, 0), Expected { blocks: 6, computing: 0, last: first });
+        pending.approximate(&a, &chain[6..10], 10, until);
+        assert_eq!(pending.expected(&a, &chain, 0).blocks, 10);
+        pending.approximate(&a, &keys(100..103), 10, until);
+        assert_eq!((pending.expected(&a, &chain, 0).blocks, pending.blocks()), (0, 7));
+        pending.approximate(&a, &keys(200..250), 10, until);
+        assert_eq!(pending.blocks(), 10);
     }
 
     #[test]

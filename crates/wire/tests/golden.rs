@@ -4,12 +4,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use identity::{BlockKey, Holder, Incarnation, KeySetDigest, MediaId, ModelName, Rank, WorkerId};
+use identity::{BlockKey, Holder, Incarnation, KeySetDigest, MediaId, MediaKey, ModelName, Rank, WorkerId};
 use membership::card::{ContentFormat, Feed, RankFeed, State};
 use membership::{Beat, Card, Change, Delta, MediaRun, Run};
 use proptest::prelude::*;
 use wire::kv::{self, Update};
 use wire::load::{Gauge, Gauges};
+use wire::notice::{News, Notice, Notices};
 use wire::sync::{CHUNK_BYTES_MAX, Refusal, Request, Response, Snapshot};
 
 const LIFE: Incarnation = Incarnation { started_ms: 1_790_000_000_123, nonce: 0xfeed_beef };
@@ -108,6 +109,24 @@ fn gauges() -> Gauges {
     Gauges { frontend: "f0".to_owned(), incarnation: LIFE, whole: true, entries: vec![gauge] }
 }
 
+fn notices() -> Notices {
+    let notice = |dispatch, news| Notice { model: ModelName::new("tiny-vl"), dispatch, news };
+    let begun = News::Begun {
+        holder: Holder { worker: WorkerId::new("w0"), rank: Rank(1) },
+        block_size: 16,
+        known: 1,
+        keys: vec![BlockKey::new(1), BlockKey::new(2)],
+        media: vec![MediaKey::new(7)],
+    };
+    let notices = vec![
+        notice(1, begun),
+        notice(1, News::Computed),
+        notice(1, News::Confirmed),
+        notice(2, News::Failed),
+    ];
+    Notices { frontend: "f0".to_owned(), notices }
+}
+
 fn card() -> Card {
     let mut card = Card::new(WorkerId::new("w0"), ModelName::new("tiny-vl"), "http://127.0.0.1:8100", 16);
     card.aliases = vec![ModelName::new("tiny")];
@@ -176,6 +195,13 @@ fn responses_are_golden_and_survive() {
         Response::range(&[delta()]).unwrap(),
         Response::Range { deltas: vec![delta()] }.encode().unwrap()
     );
+}
+
+#[test]
+fn notices_are_golden_and_survive() {
+    let encoded = notices().encode().unwrap();
+    check_golden("notices", &encoded);
+    assert_eq!(Notices::decode(&encoded).unwrap(), notices());
 }
 
 #[test]

@@ -281,8 +281,9 @@ impl Desk {
                 self.pending.dispatch(&seat.holder, uncached, now)
             }
             Feed::Dispatches { ttl_ms, blocks_max } => {
-                let uncached = uncached.get(..usize::try_from(blocks_max).ok()?).unwrap_or(uncached);
-                self.pending.dispatch_for(&seat.holder, uncached, Duration::from_millis(ttl_ms), now)
+                let (blocks_max, until) =
+                    (usize::try_from(blocks_max).ok()?, now + Duration::from_millis(ttl_ms));
+                self.pending.approximate(&seat.holder, uncached, blocks_max, until)
             }
         }
     }
@@ -299,10 +300,13 @@ impl Desk {
             self.residency.arrived(&trace.seat.holder, *media);
         }
         self.say(&trace, News::Computed);
-        let by_events = trace.seat.worker.card.feed == Feed::Events;
-        let Some(dispatch) = trace.dispatch.filter(|_| by_events) else { return };
-        self.pending.settle(dispatch, now);
-        self.settle(trace, index);
+        let Some(dispatch) = trace.dispatch else { return };
+        if trace.seat.worker.card.feed == Feed::Events {
+            self.pending.settle(dispatch, now);
+            self.settle(trace, index);
+        } else {
+            self.pending.computed(dispatch);
+        }
     }
 
     /// Waits until the index shows a dispatch's blocks.
