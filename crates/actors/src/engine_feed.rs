@@ -186,6 +186,8 @@ struct State {
     /// None until the checkpoint was looked for and, without one, the engine has answered.
     session: Option<Session>,
     loaded: bool,
+    /// Whether the engine has answered since the checkpoint was looked for, and its feed was opened.
+    following: bool,
     outlook: Outlook,
     polling: bool,
     /// The feed, while the engine is asked who it is, and since when it waits.
@@ -220,6 +222,7 @@ impl Actor for Behaviour {
             nudge: Arc::new(Notify::new()),
             session: None,
             loaded: false,
+            following: false,
             outlook: Outlook::default(),
             polling: false,
             parked: None,
@@ -305,7 +308,6 @@ impl State {
         if let Some(session) = &self.session {
             let (incarnation, blocks) = (session.incarnation(), session.translator().blocks());
             tracing::info!(%worker, %incarnation, blocks, "resuming from checkpoint");
-            self.reopen(me)?;
         }
         self.poll(me)
     }
@@ -346,9 +348,17 @@ impl State {
             session.learn_pool(status.kv_blocks);
             self.session = Some(session);
             self.outlook.life_since = poll.asked;
+            self.following = true;
             return self.reopen(me);
         };
         session.learn_pool(status.kv_blocks);
+        if !std::mem::replace(&mut self.following, true) {
+            // Resumed: whether this is still the engine of the checkpoint, its batches alone may not tell.
+            if !session.is_of(status.started_ms) {
+                self.begin_life(status.started_ms);
+            }
+            return self.reopen(me);
+        }
         if let Some((feed, since)) = self.parked.take() {
             if poll.asked < since {
                 self.parked = Some((feed, since));

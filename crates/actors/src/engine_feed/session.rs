@@ -8,6 +8,7 @@ use identity::{Holder, Incarnation, KeySetDigest, ModelName, SCHEME};
 use membership::{Change, Delta, Ring};
 use ports::event_feed::{Error, Frame, Replay};
 
+use super::life::is_later;
 use super::split::{KEYS_MAX, split};
 
 /// Failed replays in a row after which the feed goes on without: the endpoint may be configured wrongly.
@@ -143,6 +144,15 @@ impl Session {
         Order::Replay { from: 0 }
     }
 
+    /// Tells whether an engine that reports this start may be the one that is followed: it reported no earlier one, and
+    /// where neither start is known, there is a batch to compare.
+    pub(super) fn is_of(&self, started_ms: Option<u64>) -> bool {
+        match (self.engine_started_ms, started_ms) {
+            (Some(known), Some(started)) => !is_later(known, started),
+            (None, _) | (_, None) => self.cursor.mark().is_some(),
+        }
+    }
+
     /// Returns what to ask for when the link is new, when nothing came for a while, or when the engine may be another.
     pub(super) fn verify(&self) -> Order {
         Order::Replay { from: self.cursor.replay_from() }
@@ -208,6 +218,8 @@ impl Session {
         if !self.backlog.is_empty() {
             Order::GoOn
         } else if self.backlog_complete {
+            // What had been published before was in the replay, unless another process published it.
+            self.pending.clear();
             self.catch_up()
         } else {
             self.verify()
@@ -316,7 +328,7 @@ impl Session {
         }
     }
 
-    /// Applies what waited, as far as it follows: the rest was replayed, or is of another process.
+    /// Applies what waited, as far as it follows.
     fn catch_up(&mut self) -> Order {
         let pending = std::mem::take(&mut self.pending);
         self.take(pending.into_iter());

@@ -1,5 +1,6 @@
 //! The engine feed with everything around it in memory, on paused time.
 
+mod chaos;
 mod rig;
 
 use std::sync::atomic::Ordering;

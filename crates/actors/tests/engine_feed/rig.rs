@@ -171,13 +171,18 @@ impl Replica {
                 let Some(Received::Message(message)) = self.updates.next().await else { continue };
                 match wire::kv::decode(&message.payload).unwrap() {
                     Update::Delta(delta) => self.apply(&delta),
-                    Update::Beat(beat) if condition(&beat) && self.matches(&beat) => return beat,
-                    Update::Beat(_) => {}
+                    Update::Beat(beat) => {
+                        self.adopt(beat.incarnation);
+                        if condition(&beat) && self.matches(&beat) {
+                            return beat;
+                        }
+                    }
                 }
             }
         };
         let beat = timeout(PATIENCE, hearing).await;
-        assert!(beat.is_ok(), "no beat agrees");
+        let (incarnation, seq, blocks) = (self.incarnation, self.seq, self.keys.len());
+        assert!(beat.is_ok(), "no beat agrees with {incarnation} at {seq} of {blocks} keys");
         beat.unwrap()
     }
 
@@ -189,10 +194,7 @@ impl Replica {
     }
 
     fn apply(&mut self, delta: &Delta) {
-        if delta.incarnation > self.incarnation {
-            (self.incarnation, self.seq) = (delta.incarnation, 0);
-            self.keys.clear();
-        }
+        self.adopt(delta.incarnation);
         if delta.incarnation < self.incarnation || delta.seq <= self.seq {
             return;
         }
@@ -213,6 +215,13 @@ impl Replica {
                 }
                 Change::Cleared => self.keys.clear(),
             }
+        }
+    }
+
+    fn adopt(&mut self, incarnation: Incarnation) {
+        if incarnation > self.incarnation {
+            (self.incarnation, self.seq) = (incarnation, 0);
+            self.keys.clear();
         }
     }
 
