@@ -7,7 +7,6 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_types,
-    clippy::cast_possible_truncation,
     reason = "a measuring program: it reads clocks, prints, and may fail by panicking"
 )]
 
