@@ -329,7 +329,9 @@ fn examine(bytes: &[u8], content_type: Option<&str>) -> Result<(Option<ImageSize
         Probe::NeedMore { .. } | Probe::Unknown => {
             let stated = content_type.unwrap_or("").split(';').next().unwrap_or_default().trim();
             let plain = stated.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/.+-".contains(&byte));
-            let media = ["image/", "video/", "audio/"].iter().any(|kind| stated.starts_with(kind));
+            let media = ["image/", "video/", "audio/", "application/octet-stream"]
+                .iter()
+                .any(|kind| stated.starts_with(kind));
             if media && plain {
                 return Ok((None, stated.to_owned()));
             }
