@@ -177,6 +177,17 @@ type Stamp = (Incarnation, u64, Option<u64>);
 #[derive(Clone, Copy, Debug)]
 struct Behaviour;
 
+/// How far the actor has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// A checkpoint is looked for.
+    Loading,
+    /// The engine is asked what it is.
+    Asking,
+    /// Its feed is followed.
+    Following,
+}
+
 struct State {
     args: EngineFeedArgs,
     published: Arc<Published>,
@@ -185,9 +196,7 @@ struct State {
     nudge: Arc<Notify>,
     /// None until the checkpoint was looked for and, without one, the engine has answered.
     session: Option<Session>,
-    loaded: bool,
-    /// Whether the engine has answered since the checkpoint was looked for, and its feed was opened.
-    following: bool,
+    stage: Stage,
     outlook: Outlook,
     polling: bool,
     /// The feed, while the engine is asked who it is, and since when it waits.
@@ -221,8 +230,7 @@ impl Actor for Behaviour {
             children,
             nudge: Arc::new(Notify::new()),
             session: None,
-            loaded: false,
-            following: false,
+            stage: Stage::Loading,
             outlook: Outlook::default(),
             polling: false,
             parked: None,
@@ -247,7 +255,7 @@ impl Actor for Behaviour {
             Msg::Loaded(outcome) => state.loaded(&me, outcome)?,
             Msg::Poll => state.poll(&me)?,
             Msg::Polled(poll) => state.polled(&me, poll)?,
-            Msg::Arrived(feed, arrival) => state.arrived(&me, feed, arrival).await?,
+            Msg::Arrived(feed, arrival) => state.arrived(&me, feed, arrival)?,
             Msg::FeedLost => state.reopen(&me)?,
             Msg::Subscribe => state.subscribe(&me)?,
             Msg::Subscribed(Ok(subscription)) => state.hear(&me, subscription)?,
@@ -264,6 +272,7 @@ impl Actor for Behaviour {
             Msg::Saved(stamp, kept) => state.saved(&me, stamp, kept)?,
             Msg::Flush(reply) => state.flush(&me, reply)?,
         }
+        state.publish_deltas().await;
         state.publish_status();
         Ok(())
     }
@@ -292,7 +301,7 @@ impl State {
         me: &ActorRef<Mail<Msg>>,
         outcome: Result<Option<Bytes>, state_store::Error>,
     ) -> Result<(), Full> {
-        self.loaded = true;
+        self.stage = Stage::Asking;
         let worker = &self.args.holder.worker;
         let bytes = outcome.unwrap_or_else(|error| {
             tracing::warn!(%worker, %error, "checkpoint cannot be read, starting without");
@@ -313,7 +322,7 @@ impl State {
     }
 
     fn poll(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
-        if self.polling || !self.loaded {
+        if self.polling || self.stage == Stage::Loading {
             return Ok(());
         }
         let (engine, endpoint) = (Arc::clone(&self.args.engine), self.args.endpoint.clone());
@@ -348,11 +357,11 @@ impl State {
             session.learn_pool(status.kv_blocks);
             self.session = Some(session);
             self.outlook.life_since = poll.asked;
-            self.following = true;
+            self.stage = Stage::Following;
             return self.reopen(me);
         };
         session.learn_pool(status.kv_blocks);
-        if !std::mem::replace(&mut self.following, true) {
+        if std::mem::replace(&mut self.stage, Stage::Following) != Stage::Following {
             // Resumed: whether this is still the engine of the checkpoint, its batches alone may not tell.
             if !session.is_of(status.started_ms) {
                 self.begin_life(status.started_ms);
@@ -418,7 +427,7 @@ impl State {
         self.children.pump(me, work, ended).map(drop)
     }
 
-    async fn arrived(
+    fn arrived(
         &mut self,
         me: &ActorRef<Mail<Msg>>,
         feed: Box<dyn EventFeed>,
@@ -443,17 +452,7 @@ impl State {
         if session.tally().losses > losses {
             tracing::info!(worker = %self.args.holder.worker, "history of the engine's cache was lost, learning anew");
         }
-        let deltas = session.outbox();
-        self.send_out(me, feed, order)?;
-        for delta in deltas {
-            match wire::kv::encode_delta(&delta) {
-                Ok(payload) => self.publish(self.subject.clone(), payload).await,
-                Err(error) => {
-                    tracing::error!(worker = %self.args.holder.worker, %error, "delta cannot be encoded");
-                }
-            }
-        }
-        Ok(())
+        self.send_out(me, feed, order)
     }
 
     fn publish_status(&mut self) {

@@ -18,7 +18,10 @@ pub(super) fn next_life(
     let nonce = (wall_ms << 20) | (seed & 0xf_ffff);
     let life = Incarnation { started_ms: engine_started_ms.unwrap_or(wall_ms), nonce };
     match before {
-        Some(before) if life <= before => Incarnation { started_ms: before.started_ms + 1, nonce },
+        // Keeps the start: an agent that forgets this life again has only the time in the nonce to surpass it by.
+        Some(before) if life <= before => {
+            Incarnation { started_ms: before.started_ms, nonce: nonce.max(before.nonce.saturating_add(1)) }
+        }
         _ => life,
     }
 }
@@ -38,11 +41,15 @@ mod tests {
     fn lives_only_grow() {
         let first = next_life(None, Some(1000), 5000, 7);
         assert_eq!(first, Incarnation { started_ms: 1000, nonce: (5000 << 20) | 7 });
-        for (started, wall) in [(Some(1000), 6000), (Some(2000), 4000), (Some(900), 6000), (None, 900)] {
+        for (started, wall) in
+            [(Some(1000), 6000), (Some(2000), 4000), (Some(900), 6000), (None, 900), (Some(1000), 5000)]
+        {
             assert!(next_life(Some(first), started, wall, 0) > first, "{started:?} {wall}");
         }
         let forgetful = next_life(None, Some(1000), 5001, 0);
         assert!(forgetful > first, "an agent without memory still goes up");
+        let same_moment = next_life(Some(first), Some(1000), 5000, 7);
+        assert!(forgetful > same_moment, "also above a second life of the same millisecond");
     }
 
     #[test]

@@ -31,6 +31,19 @@ impl State {
         Ok(())
     }
 
+    /// Publishes what has come of the last message, in order.
+    pub(super) async fn publish_deltas(&mut self) {
+        let deltas = self.session.as_mut().map(Session::outbox).unwrap_or_default();
+        for delta in deltas {
+            match wire::kv::encode_delta(&delta) {
+                Ok(payload) => self.publish(self.subject.clone(), payload).await,
+                Err(error) => {
+                    tracing::error!(worker = %self.args.holder.worker, %error, "delta cannot be encoded");
+                }
+            }
+        }
+    }
+
     /// Publishes, as far as the bus can: what gets lost shows in beats and is repaired.
     pub(super) async fn publish(&mut self, subject: String, payload: Bytes) {
         let message = Message { subject, payload, ..Message::default() };

@@ -59,6 +59,17 @@ pub struct Tally {
     pub lives: u64,
 }
 
+/// How much of the engine's past is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Less than replicas may have seen: the session was resumed from a record, and they may know later deltas.
+    Outrun,
+    /// Less than the engine can tell.
+    Behind,
+    /// What the engine can tell.
+    CaughtUp,
+}
+
 /// A feed's state.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -76,11 +87,10 @@ pub(super) struct Session {
     /// What of a replay is not applied yet, and whether it was the engine's last.
     backlog: VecDeque<Frame>,
     backlog_complete: bool,
-    /// Whether the engine's past is applied, as far as the engine can tell it.
-    caught_up: bool,
-    /// Whether replicas may have seen deltas of this life that this session, resumed from a record, does not know.
-    outrun: bool,
+    standing: Standing,
     replay_failures: u32,
+    /// Whether a replay has brought anything yet: an engine may be told to buffer nothing.
+    replays: bool,
     pool_blocks: Option<u64>,
     tally: Tally,
 }
@@ -107,9 +117,9 @@ impl Session {
             pending: Vec::new(),
             backlog: VecDeque::new(),
             backlog_complete: false,
-            caught_up: false,
-            outrun: false,
+            standing: Standing::Behind,
             replay_failures: 0,
+            replays: false,
             pool_blocks: None,
             tally: Tally { lives: 1, ..Tally::default() },
         }
@@ -124,7 +134,13 @@ impl Session {
     ) -> Result<Self, engine_events::CheckpointError> {
         let translator = Translator::restore(config.clone(), &record.state)?;
         let begun = Self::begin(model, holder, config, record.incarnation, record.engine_started_ms);
-        Ok(Self { translator, cursor: Cursor::at(record.mark), seq: record.seq, outrun: true, ..begun })
+        Ok(Self {
+            translator,
+            cursor: Cursor::at(record.mark),
+            seq: record.seq,
+            standing: Standing::Outrun,
+            ..begun
+        })
     }
 
     /// Begins another engine process's life; nothing is credited to it yet.
@@ -138,8 +154,7 @@ impl Session {
         self.outbox.clear();
         self.pending.clear();
         self.backlog.clear();
-        self.caught_up = false;
-        self.outrun = false;
+        self.standing = Standing::Behind;
         self.tally.lives += 1;
         Order::Replay { from: 0 }
     }
@@ -195,11 +210,12 @@ impl Session {
         };
         self.tally.replays += 1;
         self.replay_failures = 0;
+        self.replays |= !replay.frames.is_empty();
         let batches = replay.frames.iter().map(|frame| (frame.seq, &*frame.payload));
         let skip = match self.cursor.on_replay(batches) {
             Verdict::OtherEngine => return Order::Identify,
             Verdict::Continues { skip } => skip,
-            Verdict::Lost { .. } if self.outrun => return Order::Identify,
+            Verdict::Lost { .. } if self.is_outrun() => return Order::Identify,
             Verdict::Lost { .. } => {
                 self.lose();
                 0
@@ -226,12 +242,13 @@ impl Session {
         }
     }
 
-    /// Goes on after the engine was asked when it started: the same process has lost what was missed.
+    /// Goes on after the engine was asked when it started: it is the same process, and buffers nothing.
     ///
-    /// Answers none where it is another process, or where only another life makes numbers unambiguous.
+    /// Answers none where another life has to begin: it is another process; or what was applied last, and the engine does
+    /// not have, was published by another; or only so numbers become unambiguous.
     pub(super) fn on_identity(&mut self, started_ms: Option<u64>) -> Option<Order> {
         let same = started_ms.is_some() && started_ms == self.engine_started_ms;
-        if !same || self.outrun {
+        if !same || self.is_outrun() || self.replays {
             return None;
         }
         if !self.pending.is_empty() {
@@ -281,7 +298,11 @@ impl Session {
     }
 
     pub(super) const fn is_caught_up(&self) -> bool {
-        self.caught_up
+        matches!(self.standing, Standing::CaughtUp)
+    }
+
+    const fn is_outrun(&self) -> bool {
+        matches!(self.standing, Standing::Outrun)
     }
 
     pub(super) const fn translator(&self) -> &Translator {
@@ -304,11 +325,11 @@ impl Session {
     /// Goes on with what is published alone: history that was missed is lost.
     fn without_replay(&mut self) -> Order {
         self.replay_failures = 0;
-        if self.outrun && self.pending.is_empty() {
+        if self.is_outrun() && self.pending.is_empty() {
             // Nothing contradicts the record: the next batch will show whether it follows.
             return self.catch_up();
         }
-        if self.outrun {
+        if self.is_outrun() {
             return Order::Identify;
         }
         if self.cursor.mark().is_none() || !self.pending.is_empty() {
@@ -332,8 +353,7 @@ impl Session {
     fn catch_up(&mut self) -> Order {
         let pending = std::mem::take(&mut self.pending);
         self.take(pending.into_iter());
-        self.caught_up = true;
-        self.outrun = false;
+        self.standing = Standing::CaughtUp;
         Order::Listen
     }
 

@@ -18,6 +18,11 @@ impl Dice {
         self.0 ^= self.0 << 17;
         u32::try_from((self.0 >> 16) % u64::from(sides)).unwrap_or(0)
     }
+
+    fn pick(&mut self, length: usize) -> usize {
+        let sides = u32::try_from(length).unwrap_or(u32::MAX);
+        usize::try_from(self.roll(sides)).unwrap_or(0)
+    }
 }
 
 /// What the engine really has: blocks by number, each behind another or at the beginning of a prompt.
@@ -28,6 +33,22 @@ impl Cache {
     /// The keys of all blocks whose whole prefix is cached.
     fn keys(&self) -> BTreeSet<BlockKey> {
         self.0.keys().filter_map(|block| keys(&self.prompt(*block)?).last().copied()).collect()
+    }
+
+    /// Caches a block behind one that can be used, or at the beginning of a prompt.
+    fn store(&mut self, block: u32, dice: &mut Dice) -> bytes::Bytes {
+        let parents: Vec<u32> =
+            self.0.keys().copied().filter(|block| self.prompt(*block).is_some()).collect();
+        let parent = parents.get(dice.pick(1 + 2 * parents.len())).copied();
+        self.0.insert(block, parent);
+        stored(parent, &[block])
+    }
+
+    /// Evicts a block, whatever stands behind it.
+    fn remove(&mut self, dice: &mut Dice) -> Option<bytes::Bytes> {
+        let block = self.0.keys().copied().nth(dice.pick(self.0.len().max(1)))?;
+        self.0.remove(&block);
+        Some(removed(&[block]))
     }
 
     /// The blocks up to and including one; none where one of them is not cached.
@@ -52,20 +73,12 @@ async fn play(seed: u64, buffer_max: usize) -> (BTreeSet<BlockKey>, BTreeSet<Blo
         match dice.roll(100) {
             0..=44 => {
                 fresh += 1;
-                let parents: Vec<u32> =
-                    cache.0.keys().copied().filter(|block| cache.prompt(*block).is_some()).collect();
-                let pick = usize::try_from(dice.roll(1 + 2 * u32::try_from(parents.len()).unwrap_or(0)))
-                    .unwrap_or(0);
-                let parent = parents.get(pick).copied();
-                cache.0.insert(fresh, parent);
-                deliver(&rig, stored(parent, &[fresh]), dice.roll(8) == 0);
+                let payload = cache.store(fresh, &mut dice);
+                deliver(&rig, payload, dice.roll(8) == 0);
             }
             45..=69 => {
-                let count = u32::try_from(cache.0.len()).unwrap_or(0);
-                let pick = usize::try_from(dice.roll(count.max(1))).unwrap_or(0);
-                if let Some(block) = cache.0.keys().copied().nth(pick) {
-                    cache.0.remove(&block);
-                    deliver(&rig, removed(&[block]), dice.roll(8) == 0);
+                if let Some(payload) = cache.remove(&mut dice) {
+                    deliver(&rig, payload, dice.roll(8) == 0);
                 }
             }
             70..=89 => sleep(Duration::from_millis(u64::from(dice.roll(4000)))).await,
@@ -87,6 +100,8 @@ async fn play(seed: u64, buffer_max: usize) -> (BTreeSet<BlockKey>, BTreeSet<Blo
             }
             _ => {
                 if agent.is_none() {
+                    // A process takes time to start.
+                    sleep(Duration::from_millis(50)).await;
                     agent = Some(rig.agent(seed ^ (turn << 32)).await);
                 }
             }
@@ -94,7 +109,10 @@ async fn play(seed: u64, buffer_max: usize) -> (BTreeSet<BlockKey>, BTreeSet<Blo
     }
     let agent = match agent {
         Some(agent) => agent,
-        None => rig.agent(seed ^ 0xffff).await,
+        None => {
+            sleep(Duration::from_millis(50)).await;
+            rig.agent(seed ^ 0xffff).await
+        }
     };
     // Longer than silence is trusted, and than an actor's restart is put off.
     sleep(Duration::from_secs(70)).await;
