@@ -6,7 +6,7 @@ use std::time::Duration;
 use identity::BlockKey;
 use tokio::time::sleep;
 
-use crate::rig::{Rig, keys, removed, stored};
+use crate::rig::{Agent, Replica, Rig, keys, removed, stored};
 
 /// Marsaglia's xorshift: the same seed gives the same history.
 struct Dice(u64);
@@ -66,7 +66,7 @@ impl Cache {
 async fn play(seed: u64, buffer_max: usize) -> (BTreeSet<BlockKey>, BTreeSet<BlockKey>) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let rig = Rig::new(buffer_max);
-    let mut replica = rig.replica().await;
+    let replica = rig.replica().await;
     let mut agent = Some(rig.agent(seed).await);
     let (mut cache, mut fresh, mut started_s) = (Cache::default(), 0_u32, 1000);
     for turn in 0..120_u64 {
@@ -114,14 +114,18 @@ async fn play(seed: u64, buffer_max: usize) -> (BTreeSet<BlockKey>, BTreeSet<Blo
             rig.agent(seed ^ 0xffff).await
         }
     };
+    (cache.keys(), learned(agent, replica).await)
+}
+
+/// Waits until everything is quiet, and answers what a replica then knows.
+async fn learned(agent: Agent, mut replica: Replica) -> BTreeSet<BlockKey> {
     // Longer than silence is trusted, and than an actor's restart is put off.
     sleep(Duration::from_secs(70)).await;
     let status = agent.handle.status();
-    assert!(status.caught_up, "seed {seed}: {status:?}");
+    assert!(status.caught_up, "{status:?}");
     replica.agrees(|beat| Some(beat.incarnation) == status.incarnation && beat.seq == status.seq).await;
-    let known = replica.set();
     agent.crash().await;
-    (cache.keys(), known)
+    replica.set()
 }
 
 fn deliver(rig: &Rig, payload: bytes::Bytes, lost: bool) {
