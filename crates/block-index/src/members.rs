@@ -50,10 +50,13 @@ impl<'a> Many<'a> {
     /// Allocates one from a draft whose partial holders fit, for [`Many::at`] and [`Many::free`].
     pub(crate) fn allocate(draft: &Draft) -> *mut AtomicU32 {
         debug_assert!(draft.partial.len() <= PARTIAL);
-        let count = u32::try_from(draft.bits.len()).unwrap_or(u32::MAX);
+        // An even number, so that readers take in pairs.
+        let count = draft.bits.len().next_multiple_of(2);
+        let bits = draft.bits.iter().copied().chain(std::iter::repeat(0)).take(count);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         let partial = draft.partial.iter().map(|(holder, cutoff)| pack(*holder, *cutoff));
         let partial = partial.chain(std::iter::repeat(NOBODY)).take(PARTIAL);
-        let words = std::iter::once(count).chain(partial).chain(draft.bits.iter().copied());
+        let words = std::iter::once(count).chain(partial).chain(bits);
         let words: Box<[AtomicU32]> = words.map(AtomicU32::new).collect();
         Box::into_raw(words).cast()
     }

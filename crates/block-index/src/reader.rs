@@ -10,7 +10,7 @@ use crate::runs::{DEAD, Header};
 use crate::shared::Shared;
 use crate::slots;
 use crate::store::common;
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{Ordering, fence};
 
 /// A handle for lookups: any number of them, on any thread, without locks.
 ///
@@ -125,10 +125,13 @@ fn take(header: &Header, found: &mut Matches) -> Taken {
         *word = place.load(Ordering::Acquire);
     }
     let from = found.words.len();
-    let load = |word: &AtomicU32| u64::from(word.load(Ordering::Acquire));
-    let bits =
-        many.bits().chunks(2).map(|pair| pair.iter().rev().fold(0, |acc, word| acc << 32 | load(word)));
-    found.words.extend(bits.chain(std::iter::repeat(0)).take(found.width));
+    found.words.resize(from + found.width, 0);
+    let places = found.words.get_mut(from..).unwrap_or_default();
+    for (place, pair) in places.iter_mut().zip(many.bits().chunks_exact(2)) {
+        if let [low, high] = pair {
+            *place = u64::from(high.load(Ordering::Acquire)) << 32 | u64::from(low.load(Ordering::Acquire));
+        }
+    }
     Taken::Many(TakenMany { from, partial })
 }
 

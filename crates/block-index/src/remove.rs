@@ -53,7 +53,7 @@ impl Index {
 
     /// Takes all blocks from a holder, which stays.
     pub fn clear(&mut self, holder: HolderId) {
-        let Some(held) = self.holders.get(holder.index()) else { return };
+        let Some(held) = self.held(holder) else { return };
         let depth = |run: &RunId| self.runs.get(*run).map_or(0, |meta| meta.depth);
         let mut runs: Vec<(u32, RunId)> = held.runs.iter().map(|run| (depth(run), *run)).collect();
         runs.sort_unstable_by(|left, right| right.cmp(left));
