@@ -81,6 +81,10 @@ impl NatsBus {
         Ok(Self { client, shared })
     }
 
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
     fn check(&self, message: &Message) -> Result<(), Error> {
         if !is_subject(&message.subject) {
             return Err(Error::Subject { subject: message.subject.clone() });

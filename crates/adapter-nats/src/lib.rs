@@ -3,6 +3,7 @@
 mod bus;
 pub mod config;
 mod message;
+pub mod service;
 
 pub use bus::NatsBus;
 pub use config::{Config, Credentials, Tls};

@@ -5,6 +5,7 @@
 //! sightline.<ns>.sync.<model>.<worker>.<rank>   questions to the agent
 //! sightline.<ns>.load                           gauges
 //! sightline.<ns>.notice                         what dispatches will bring
+//! sightline.<ns>.query                          questions to indexers
 //! ```
 
 use identity::{Holder, ModelName, Rank, WorkerId};
@@ -43,6 +44,12 @@ pub fn load(namespace: &str) -> String {
 #[must_use]
 pub fn notice(namespace: &str) -> String {
     format!("sightline.{}.notice", base32(namespace))
+}
+
+/// Returns the subject on which indexers answer.
+#[must_use]
+pub fn query(namespace: &str) -> String {
+    format!("sightline.{}.query", base32(namespace))
 }
 
 /// Reads model and holder from a subject made by [`kv`] or [`sync`].

@@ -1,5 +1,6 @@
 //! Everything that an agent can be told.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -40,11 +41,16 @@ pub struct Config {
     /// Directory for checkpoints; none keeps them in memory.
     #[arg(long)]
     pub state_dir: Option<PathBuf>,
-    /// Namespace of workers and subjects.
-    #[arg(long, default_value_t = Self::default().namespace)]
+    /// Where health, metrics and progress are shown; port 0 takes a free one.
+    #[arg(long, default_value_t = Self::default().listen)]
+    pub listen: SocketAddr,
+    /// Namespace of workers and subjects; the cluster's.
+    #[arg(skip)]
+    #[serde(skip)]
     pub namespace: String,
     /// The cluster's secret, mixed into block keys.
-    #[arg(long, hide_env_values = true, default_value_t = Self::default().secret)]
+    #[arg(skip)]
+    #[serde(skip)]
     pub secret: String,
     /// Tokens of a KV block, where the engine's metrics do not tell.
     #[arg(long)]
@@ -76,6 +82,7 @@ impl Default for Config {
             model_dir: None,
             id: None,
             state_dir: None,
+            listen: SocketAddr::from(([127, 0, 0, 1], 8090)),
             namespace: "default".to_owned(),
             secret: String::new(),
             block_size: None,

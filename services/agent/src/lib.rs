@@ -11,6 +11,9 @@ mod zmq_feeds;
 
 use std::time::Duration;
 
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::Config;
@@ -19,14 +22,23 @@ pub use speaker::Phase;
 pub use state_dir::StateDir;
 pub use wiring::{Agent, Ports};
 
-/// Runs an agent until `stop` is cancelled, then takes leave as configured.
+/// Runs an agent and shows its progress until `stop` is cancelled, then takes leave as configured.
 ///
 /// # Errors
 /// One sentence on what cannot be used.
 pub async fn run(config: Config, ports: Ports, stop: CancellationToken) -> anyhow::Result<()> {
     let drain = Duration::from_millis(config.drain_ms);
+    let listener = TcpListener::bind(config.listen).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let address = listener.local_addr()?;
     let agent = Agent::start(config, ports)?;
+    tracing::info!(worker = %agent.worker(), %address, "agent is listening");
+    let gone = CancellationToken::new();
+    let mut surface = JoinSet::new();
+    surface.spawn(serve(listener, vec![agent.view()], gone.clone()));
     stop.cancelled().await;
     agent.stop(drain).await;
+    gone.cancel();
+    surface.shutdown().await;
     Ok(())
 }

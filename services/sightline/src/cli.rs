@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::layers::{effective, flags};
+use crate::cluster::{self, Connection, FrontendConfig};
+use crate::layers::{Configuration, effective, flags};
+use crate::print_config::Printed;
 use crate::signals::Stop;
 use crate::{ask, healthcheck, up};
 
@@ -18,7 +20,7 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     print_config: bool,
     /// What is logged, for example info or info,frontend=debug.
-    #[arg(long, global = true, default_value = "info,ractor=warn", env = "SIGHTLINE_LOG")]
+    #[arg(long, global = true, default_value = "info,ractor=warn,async_nats=warn", env = "SIGHTLINE_LOG")]
     log: String,
     /// Log one JSON object a line.
     #[arg(long, global = true, env = "SIGHTLINE_LOG_JSON")]
@@ -42,12 +44,20 @@ pub fn command() -> Command {
         .subcommand(flags::<engine_sim::Config>(long("engine-sim", "Run one simulated engine")).arg(
             Arg::new("until-stdin-closes").long("until-stdin-closes").action(ArgAction::SetTrue).hide(true),
         ))
+        .subcommand(in_cluster::<FrontendConfig>(long("frontend", "Run one frontend of a cluster")))
+        .subcommand(in_cluster::<agent::Config>(long("agent", "Run the agent of one engine of a cluster")))
+        .subcommand(in_cluster::<indexer::Config>(long("indexer", "Run an index without a frontend")))
         .subcommand(ask::workers_command())
         .subcommand(ask::explain_command())
         .subcommand(
             long("healthcheck", "Exit 0 if a URL answers 200 within two seconds")
                 .arg(Arg::new("url").required(true).action(ArgAction::Set).help("An http:// URL")),
         )
+}
+
+/// Adds a part's own flags and those that all parts of a cluster share.
+fn in_cluster<C: Configuration>(command: Command) -> Command {
+    flags::<C>(flags::<Connection>(command))
 }
 
 /// Runs the subcommand that was asked for.
@@ -59,22 +69,34 @@ pub async fn run(matches: ArgMatches) -> anyhow::Result<()> {
     let Some((name, given)) = matches.subcommand() else { return Ok(()) };
     match name {
         "up" => {
-            let config: up::Config = effective(global.config.as_deref(), name, given)?;
-            if printed(&global, &config)? {
-                return Ok(());
-            }
+            let Some(config) = global.alone::<up::Config>(name, given)? else { return Ok(()) };
             let _telemetry = global.telemetry(name)?;
             let stop = Stop::listen(false);
             up::run(config, stop.token()).await
         }
         "engine-sim" => {
-            let config: engine_sim::Config = effective(global.config.as_deref(), name, given)?;
-            if printed(&global, &config)? {
-                return Ok(());
-            }
+            let Some(config) = global.alone::<engine_sim::Config>(name, given)? else { return Ok(()) };
             let _telemetry = global.telemetry(name)?;
             let stop = Stop::listen(given.get_flag("until-stdin-closes"));
             engine_sim::run(config, stop.token()).await
+        }
+        "frontend" => {
+            let Some((config, connection)) = global.connected(name, given)? else { return Ok(()) };
+            let _telemetry = global.telemetry(name)?;
+            let stop = Stop::listen(false);
+            Box::pin(cluster::run_frontend(config, &connection, stop.token())).await
+        }
+        "agent" => {
+            let Some((config, connection)) = global.connected(name, given)? else { return Ok(()) };
+            let _telemetry = global.telemetry(name)?;
+            let stop = Stop::listen(false);
+            Box::pin(cluster::run_agent(config, &connection, stop.token())).await
+        }
+        "indexer" => {
+            let Some((config, connection)) = global.connected(name, given)? else { return Ok(()) };
+            let _telemetry = global.telemetry(name)?;
+            let stop = Stop::listen(false);
+            Box::pin(cluster::run_indexer(config, &connection, stop.token())).await
         }
         "workers" => ask::workers(given).await,
         "explain" => ask::explain(given).await,
@@ -84,6 +106,29 @@ pub async fn run(matches: ArgMatches) -> anyhow::Result<()> {
 }
 
 impl Global {
+    /// Returns a part's effective configuration; none if it was only to be printed.
+    fn alone<C: Configuration>(&self, name: &str, given: &ArgMatches) -> anyhow::Result<Option<C>> {
+        let config: C = effective(self.config.as_deref(), name, given)?;
+        if self.print_config {
+            Printed::default().table(name, &config)?.print();
+        }
+        Ok((!self.print_config).then_some(config))
+    }
+
+    /// Does the same for a part of a cluster.
+    fn connected<C: Configuration>(
+        &self,
+        name: &str,
+        given: &ArgMatches,
+    ) -> anyhow::Result<Option<(C, Connection)>> {
+        let connection: Connection = effective(self.config.as_deref(), "cluster", given)?;
+        let config: C = effective(self.config.as_deref(), name, given)?;
+        if self.print_config {
+            Printed::default().table("cluster", &connection)?.table(name, &config)?.print();
+        }
+        Ok((!self.print_config).then_some((config, connection)))
+    }
+
     fn telemetry(&self, service: &str) -> anyhow::Result<telemetry::Guard> {
         let format = if self.log_json { telemetry::Format::Json } else { telemetry::Format::Text };
         Ok(telemetry::init(&telemetry::Config {
@@ -93,12 +138,4 @@ impl Global {
             otlp_endpoint: self.otlp_endpoint.clone(),
         })?)
     }
-}
-
-#[expect(clippy::print_stdout, reason = "the configuration was asked for")]
-fn printed(global: &Global, config: &impl serde::Serialize) -> anyhow::Result<bool> {
-    if global.print_config {
-        print!("{}", toml::to_string_pretty(config)?);
-    }
-    Ok(global.print_config)
 }

@@ -2,7 +2,9 @@
 
 mod ask;
 pub mod cli;
+mod cluster;
 mod healthcheck;
 mod layers;
+mod print_config;
 mod signals;
 pub mod up;

@@ -1,0 +1,11 @@
+//! The parts of a cluster as processes of their own, on NATS and etcd.
+
+mod agent;
+mod connection;
+mod frontend;
+mod indexer;
+
+pub(crate) use agent::run as run_agent;
+pub(crate) use connection::{Connection, masked_url};
+pub(crate) use frontend::{Config as FrontendConfig, run as run_frontend};
+pub(crate) use indexer::run as run_indexer;

@@ -1,0 +1,146 @@
+//! `sightline frontend`: one frontend of a cluster.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::Context;
+use clap::Args;
+use frontend::{KeyConfig, Limits, MediaConfig, ModelConfig};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::connection::Connection;
+
+/// Configuration of one frontend; what is no flag is a table of the configuration file.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Where clients connect; port 0 takes a free one.
+    #[arg(long, default_value_t = Self::default().listen)]
+    listen: SocketAddr,
+    /// Where operators connect: /admin, /metrics, explain.
+    #[arg(long, default_value_t = Self::default().admin_listen)]
+    admin_listen: SocketAddr,
+    /// Name in request ids and load gauges; by default made of the time of start.
+    #[arg(long)]
+    id: Option<String>,
+    /// A model's name and its directory with tokenizer, chat template and configurations; repeatable. Files of other
+    /// models are asked of their agents.
+    #[arg(long, value_name = "NAME=DIR")]
+    model_dir: Vec<String>,
+    /// Directory where model files that came from agents are kept; none keeps them in memory only.
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// Policy where a request names none: kv, kv-text, least-loaded, power-of-two, round-robin or random.
+    #[arg(long, default_value_t = Self::default().policy)]
+    policy: String,
+    /// Network, as a CIDR, from which images are fetched although it is not public; repeatable.
+    #[arg(long, value_name = "CIDR")]
+    media_allow_net: Vec<String>,
+    /// Longest time that answers may take to finish once the end was asked for, in milliseconds.
+    #[arg(long)]
+    drain_ms: Option<u64>,
+    /// Bearer keys; none lets everybody in.
+    #[arg(skip)]
+    keys: Vec<KeyConfig>,
+    /// How media are treated.
+    #[arg(skip)]
+    media: MediaConfig,
+    /// What the frontend takes.
+    #[arg(skip)]
+    limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let own = frontend::Config::default();
+        Self {
+            listen: own.listen,
+            admin_listen: SocketAddr::from(([127, 0, 0, 1], 9090)),
+            id: None,
+            model_dir: Vec::new(),
+            cache_dir: None,
+            policy: own.policy,
+            media_allow_net: Vec::new(),
+            drain_ms: None,
+            keys: own.keys,
+            media: own.media,
+            limits: own.limits,
+        }
+    }
+}
+
+impl Config {
+    /// Translates to the frontend's own configuration.
+    ///
+    /// # Errors
+    /// Names the model directory that is misspelt.
+    fn own(self, connection: &Connection) -> anyhow::Result<frontend::Config> {
+        let models = self.model_dir.iter().map(|spec| named_dir(spec));
+        let models = models.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut own = frontend::Config {
+            listen: self.listen,
+            admin_listen: Some(self.admin_listen),
+            id: self.id.unwrap_or_default(),
+            namespace: connection.namespace.clone(),
+            models,
+            keys: self.keys,
+            policy: self.policy,
+            secret: connection.secret.clone(),
+            media: self.media,
+            limits: self.limits,
+        };
+        own.media.allow_networks.extend(self.media_allow_net);
+        own.limits.drain_ms = self.drain_ms.unwrap_or(own.limits.drain_ms);
+        Ok(own)
+    }
+}
+
+/// Reads `NAME=DIR`; a directory alone serves under its own name.
+fn named_dir(spec: &str) -> anyhow::Result<ModelConfig> {
+    let (name, dir) = match spec.split_once('=') {
+        Some((name, dir)) => (Some(name.to_owned()), dir),
+        None => (None, spec),
+    };
+    let dir = PathBuf::from_str(dir)?;
+    let own_name = || dir.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name =
+        name.or_else(own_name).with_context(|| format!("--model-dir {spec:?} has no name: NAME=DIR"))?;
+    Ok(ModelConfig { name, dir })
+}
+
+/// Runs a frontend until `stop` is cancelled, then lets answers finish.
+///
+/// # Errors
+/// One sentence on what cannot be used.
+pub(crate) async fn run(
+    config: Config,
+    connection: &Connection,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let own = config.own(connection)?;
+    let wires = connection.connect("frontend").await?;
+    let (engine, media) = frontend::http_ports(&own)?;
+    let ports = frontend::Ports {
+        bus: wires.bus.clone(),
+        registry: wires.registry.clone(),
+        engine,
+        media,
+        clock: wires.clock.clone(),
+    };
+    frontend::run(own, ports, stop).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_a_name_of_its_own() {
+        let named = |spec: &str| named_dir(spec).map(|model| (model.name, model.dir)).ok();
+        assert_eq!(named("m=a/b"), Some(("m".to_owned(), PathBuf::from("a/b"))));
+        assert_eq!(named("a/b"), Some(("b".to_owned(), PathBuf::from("a/b"))));
+        assert_eq!(named("/"), None);
+    }
+}
