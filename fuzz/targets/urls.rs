@@ -17,7 +17,13 @@ fuzz_target!(|text: &str| {
     let Some(normal) = normal_url::normalise(text) else {
         panic!("{text} is a URL");
     };
-    let (before, after) = (Url::parse(text).unwrap(), Url::parse(&normal.key).unwrap());
+    assert!(normal.key.len() <= 256 && normal.credentials.len() <= 256);
+    let before = Url::parse(text).unwrap();
+    let Ok(after) = Url::parse(&normal.key) else {
+        // A long URL is kept by its digest.
+        assert_eq!(normal.key.len(), 64);
+        return;
+    };
     assert_eq!(before.host(), after.host());
     assert_eq!(before.scheme(), after.scheme());
     assert_eq!(before.port(), after.port());
