@@ -52,7 +52,7 @@ async fn with_32_in_flight_prompts_are_exact_and_replicas_agree_afterwards() {
         let mut coin = Seeded::new(speaker as u64);
         async move {
             let mut outcomes = Vec::new();
-            for _ in 0..REQUESTS / IN_FLIGHT {
+            for _ in 0..REQUESTS.div_ceil(IN_FLIGHT) {
                 let frontend = &up.frontends[coin.below(2)];
                 let body = traffic.next_body("tiny-vl");
                 let outcome = send(up, frontend, &body).await.unwrap();
