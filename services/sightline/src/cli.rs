@@ -8,25 +8,40 @@ use crate::cluster::{self, Connection, FrontendConfig};
 use crate::layers::{Configuration, effective, flags};
 use crate::print_config::Printed;
 use crate::signals::Stop;
-use crate::{ask, healthcheck, up};
+use crate::{ask, healthcheck, media_tokens, up};
 
 /// Options of every subcommand.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Common options")]
 pub(crate) struct Global {
     /// TOML file with a table per subcommand, keys named as the flags.
-    #[arg(long, global = true, value_name = "FILE", env = "SIGHTLINE_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "SIGHTLINE_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Print the effective configuration and exit.
     #[arg(long, global = true)]
     print_config: bool,
     /// What is logged, for example info or info,frontend=debug.
-    #[arg(long, global = true, default_value = "info,ractor=warn,async_nats=warn", env = "SIGHTLINE_LOG")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        default_value = "info,ractor=warn,async_nats=warn,zeromq=error",
+        env = "SIGHTLINE_LOG",
+        hide_env_values = true
+    )]
     log: String,
     /// Log one JSON object a line.
-    #[arg(long, global = true, env = "SIGHTLINE_LOG_JSON")]
+    #[arg(long, global = true, env = "SIGHTLINE_LOG_JSON", hide_env_values = true)]
     log_json: bool,
-    /// Where traces go (OTLP over gRPC), for example <http://127.0.0.1:4317>.
-    #[arg(long, global = true, value_name = "URL", env = "SIGHTLINE_OTLP_ENDPOINT")]
+    /// Where traces go.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "SIGHTLINE_OTLP_ENDPOINT",
+        hide_env_values = true,
+        help = "Where traces go (OTLP over gRPC), for example http://127.0.0.1:4317"
+    )]
     otlp_endpoint: Option<String>,
 }
 
@@ -36,10 +51,11 @@ pub fn command() -> Command {
     let long = |name: &'static str, about: &'static str| Command::new(name).about(about);
     let base = Command::new("sightline")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Routes multimodal chat to the engine that already holds its prompt")
         .subcommand_required(true)
         .arg_required_else_help(true);
     Global::augment_args(base)
+        .about("Routes multimodal chat to the engine that already holds its prompt")
+        .long_about(None)
         .subcommand(flags::<up::Config>(long("up", "Run frontends, agents and engines in one process")))
         .subcommand(flags::<engine_sim::Config>(long("engine-sim", "Run one simulated engine")).arg(
             Arg::new("until-stdin-closes").long("until-stdin-closes").action(ArgAction::SetTrue).hide(true),
@@ -49,9 +65,10 @@ pub fn command() -> Command {
         .subcommand(in_cluster::<indexer::Config>(long("indexer", "Run an index without a frontend")))
         .subcommand(ask::workers_command())
         .subcommand(ask::explain_command())
+        .subcommand(media_tokens::command())
         .subcommand(
             long("healthcheck", "Exit 0 if a URL answers 200 within two seconds")
-                .arg(Arg::new("url").required(true).action(ArgAction::Set).help("An http:// URL")),
+                .arg(Arg::new("url").required(true).value_name("URL").help("An http:// URL")),
         )
 }
 
@@ -100,6 +117,7 @@ pub async fn run(matches: ArgMatches) -> anyhow::Result<()> {
         }
         "workers" => ask::workers(given).await,
         "explain" => ask::explain(given).await,
+        "media-tokens" => media_tokens::run(given),
         "healthcheck" => healthcheck::run(given.get_one::<String>("url").map_or("", String::as_str)).await,
         _ => Ok(()),
     }

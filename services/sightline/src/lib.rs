@@ -5,6 +5,7 @@ pub mod cli;
 mod cluster;
 mod healthcheck;
 mod layers;
+mod media_tokens;
 mod print_config;
 mod signals;
 pub mod up;
