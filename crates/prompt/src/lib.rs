@@ -31,7 +31,7 @@ pub use fallback::Fallback;
 pub use media_identity::{Identified, MediaHasher, media_id};
 pub use media_part::{MediaKind, MediaPart, MediaSource};
 pub use model::{Model, ModelFacts, ModelOptions};
-pub use model_files::{ModelError, ModelFiles};
+pub use model_files::{Digests, ModelError, ModelFiles};
 pub use params::{Params, Reading};
 pub use prepared::{MediaFact, PlacedMedia, PrepareOptions, Prepared, Prompt};
 pub use rewrite::MediaEdit;

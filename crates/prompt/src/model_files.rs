@@ -25,6 +25,17 @@ pub struct ModelFiles {
     pub generation_config: Option<Vec<u8>>,
 }
 
+/// Digests of a model's files (blake3 over names, lengths and bytes), in lowercase hex.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// Of the tokenizer.
+    pub tokenizer: String,
+    /// Of the chat template and what it is rendered with.
+    pub template: String,
+    /// Of the model's and the processor's configurations.
+    pub configs: String,
+}
+
 /// Why a model's files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -97,6 +108,53 @@ impl ModelFiles {
             processor_config: optional("processor_config.json")?,
             generation_config: optional("generation_config.json")?,
         })
+    }
+
+    /// Builds the files of a model from bytes that came otherwise; other names are passed over.
+    ///
+    /// # Errors
+    /// Names the file that is missing.
+    pub fn from_named(
+        named: impl IntoIterator<Item = (String, Vec<u8>)>,
+        origin: &str,
+    ) -> Result<Self, ModelError> {
+        let mut files = Self::default();
+        for (name, bytes) in named {
+            match name.as_str() {
+                "tokenizer.json" => files.tokenizer = bytes,
+                "config.json" => files.config = bytes,
+                "tokenizer_config.json" => files.tokenizer_config = Some(bytes),
+                "chat_template.jinja" => files.chat_template_jinja = Some(bytes),
+                "chat_template.json" => files.chat_template_json = Some(bytes),
+                "preprocessor_config.json" => files.preprocessor_config = Some(bytes),
+                "processor_config.json" => files.processor_config = Some(bytes),
+                "generation_config.json" => files.generation_config = Some(bytes),
+                _ => {}
+            }
+        }
+        let missing = |file| ModelError::NoFile { directory: origin.to_owned(), file };
+        match (files.tokenizer.is_empty(), files.config.is_empty()) {
+            (true, _) => Err(missing("tokenizer.json")),
+            (_, true) => Err(missing("config.json")),
+            _ => Ok(files),
+        }
+    }
+
+    /// Digests what turns a request into tokens.
+    #[must_use]
+    pub fn digests(&self) -> Digests {
+        let digest = |names: &[&str]| {
+            let mut hasher = blake3::Hasher::new();
+            for (name, bytes) in self.named().filter(|(name, _)| names.contains(name)) {
+                hasher.update(name.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+            }
+            hasher.finalize().to_hex().to_string()
+        };
+        Digests {
+            tokenizer: digest(&["tokenizer.json"]),
+            template: digest(&["tokenizer_config.json", "chat_template.jinja", "chat_template.json"]),
+            configs: digest(&["config.json", "preprocessor_config.json", "processor_config.json"]),
+        }
     }
 
     /// Lists the files that are there, by name, for digests.

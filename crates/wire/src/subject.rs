@@ -3,6 +3,7 @@
 //! ```text
 //! sightline.<ns>.kv.<model>.<worker>.<rank>     deltas and beats
 //! sightline.<ns>.sync.<model>.<worker>.<rank>   questions to the agent
+//! sightline.<ns>.files.<worker>                 questions for model files
 //! sightline.<ns>.load                           gauges
 //! sightline.<ns>.notice                         what dispatches will bring
 //! sightline.<ns>.query                          questions to indexers
@@ -44,6 +45,12 @@ pub fn load(namespace: &str) -> String {
 #[must_use]
 pub fn notice(namespace: &str) -> String {
     format!("sightline.{}.notice", base32(namespace))
+}
+
+/// Returns the subject on which a worker's agent serves its model's files.
+#[must_use]
+pub fn files(namespace: &str, worker: &WorkerId) -> String {
+    format!("sightline.{}.files.{}", base32(namespace), base32(worker.as_str()))
 }
 
 /// Returns the subject on which indexers answer.

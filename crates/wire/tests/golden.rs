@@ -8,6 +8,7 @@ use identity::{BlockKey, Holder, Incarnation, KeySetDigest, MediaId, MediaKey, M
 use membership::card::{ContentFormat, Feed, RankFeed, State};
 use membership::{Beat, Card, Change, Delta, MediaRun, Run};
 use proptest::prelude::*;
+use wire::files;
 use wire::kv::{self, Update};
 use wire::load::{Gauge, Gauges};
 use wire::notice::{News, Notice, Notices};
@@ -195,6 +196,31 @@ fn responses_are_golden_and_survive() {
         Response::range(&[delta()]).unwrap(),
         Response::Range { deltas: vec![delta()] }.encode().unwrap()
     );
+}
+
+#[test]
+fn questions_for_files_are_golden_and_survive() {
+    let digest = [7; 32];
+    for (name, request) in [
+        ("files_list", files::Request::List),
+        ("files_read", files::Request::Read { digest, offset: 1 << 19 }),
+    ] {
+        let encoded = request.encode().unwrap();
+        check_golden(name, &encoded);
+        assert_eq!(files::Request::decode(&encoded).unwrap(), request);
+    }
+    let file = files::File { name: "config.json".to_owned(), bytes: 2, digest };
+    for (name, response) in [
+        ("files_listing", files::Response::Listing { files: vec![file] }),
+        ("files_chunk", files::Response::Chunk { bytes: b"{}".to_vec() }),
+        ("files_none", files::Response::NoFile),
+    ] {
+        let encoded = response.clone().encode().unwrap();
+        check_golden(name, &encoded);
+        assert_eq!(files::Response::decode(&encoded).unwrap(), response);
+    }
+    let largest = files::Response::Chunk { bytes: vec![0; files::CHUNK_BYTES_MAX] };
+    assert_eq!(files::Response::decode(&largest.clone().encode().unwrap()).unwrap(), largest);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use identity::{Incarnation, ModelName, WorkerId};
 use membership::Card;
 use membership::card::{Artefacts, Engine, Limits, RankFeed, State};
-use prompt::ModelFiles;
+use prompt::{Digests, ModelFiles};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -19,18 +19,8 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn of(files: &ModelFiles) -> Self {
-        let digest = |names: &[&str]| {
-            let mut hasher = blake3::Hasher::new();
-            for (name, bytes) in files.named().filter(|(name, _)| names.contains(name)) {
-                hasher.update(name.as_bytes()).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-            }
-            hasher.finalize().to_hex().to_string()
-        };
-        let artefacts = Artefacts {
-            tokenizer: digest(&["tokenizer.json"]),
-            template: digest(&["tokenizer_config.json", "chat_template.jinja", "chat_template.json"]),
-            configs: digest(&["config.json", "preprocessor_config.json", "processor_config.json"]),
-        };
+        let Digests { tokenizer, template, configs } = files.digests();
+        let artefacts = Artefacts { tokenizer, template, configs };
         Self { artefacts, placeholders: placeholders(&files.config) }
     }
 }

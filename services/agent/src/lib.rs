@@ -3,6 +3,7 @@
 mod card;
 mod config;
 mod discovery;
+mod file_desk;
 mod operator_surface;
 mod speaker;
 mod state_dir;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::card::Model;
 use crate::config::Config;
+use crate::file_desk::FileDesk;
 use crate::operator_surface::AgentView;
 use crate::speaker::{Followed, Phase, Speaker};
 use crate::state_dir::StateDir;
@@ -41,6 +42,7 @@ pub struct Agent {
     stop: CancellationToken,
     drain: watch::Sender<Duration>,
     task: JoinSet<()>,
+    _files: JoinSet<()>,
     node: Node,
 }
 
@@ -53,10 +55,9 @@ impl Agent {
         let endpoint =
             Endpoint::parse(&config.engine).with_context(|| format!("--engine {:?}", config.engine))?;
         let worker = WorkerId::new(config.id.as_deref().unwrap_or(endpoint.authority().as_str()));
-        let model = match &config.model_dir {
-            Some(dir) => Model::of(&ModelFiles::read(dir)?),
-            None => Model::default(),
-        };
+        let files = config.model_dir.as_deref().map(ModelFiles::read).transpose()?;
+        let model = files.as_ref().map(Model::of).unwrap_or_default();
+        let file_desk = FileDesk::new(files.as_ref(), &config.namespace, &worker, &ports);
         let store: Arc<dyn StateStore> = match &config.state_dir {
             Some(dir) => {
                 let opened = StateDir::open(dir);
@@ -84,7 +85,9 @@ impl Agent {
         };
         let mut task = JoinSet::new();
         task.spawn(speaker.run());
-        Ok(Self { worker, phase: phases, followed: all_followed, stop, drain, task, node })
+        let mut files = JoinSet::new();
+        files.spawn(file_desk.serve());
+        Ok(Self { worker, phase: phases, followed: all_followed, stop, drain, task, _files: files, node })
     }
 
     /// Returns the worker's name.

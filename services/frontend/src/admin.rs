@@ -146,7 +146,7 @@ impl Shared {
         Ok(answer::json(&json!({"status": status, "frontend": self.id, "agreement": agreement})))
     }
 
-    /// Says whether every carded holder was live once, or enough time has passed; latches.
+    /// Says whether every carded holder was live once and every model's files were here, or enough time has passed; latches.
     pub(crate) fn is_ready(&self) -> bool {
         if self.ready.load(Ordering::Relaxed) {
             return true;
@@ -154,6 +154,7 @@ impl Shared {
         let fleet = self.models.directory().fleet();
         let desks = self.models.desks();
         let filled = fleet.version() > 0
+            && self.models.are_understood()
             && fleet.models().all(|model| desks.get(model).is_some_and(|it| it.index.is_ready()));
         let waited = self.clock.now().saturating_sub(self.started) >= READY_AFTER;
         let ready = filled || waited;

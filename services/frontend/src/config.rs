@@ -19,6 +19,8 @@ pub struct Config {
     pub namespace: String,
     /// Models whose prompts can be predicted here.
     pub models: Vec<ModelConfig>,
+    /// Directory where model files that came from agents are kept; none keeps them in memory only.
+    pub cache_dir: Option<PathBuf>,
     /// Bearer keys; none lets everybody in.
     pub keys: Vec<KeyConfig>,
     /// The routing policy where a request names none.
@@ -151,6 +153,7 @@ impl Default for Config {
             id: String::new(),
             namespace: "default".to_owned(),
             models: Vec::new(),
+            cache_dir: None,
             keys: Vec::new(),
             policy: "kv".to_owned(),
             secret: String::new(),

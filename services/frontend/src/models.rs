@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actors::DirectoryHandle;
 use identity::ModelName;
+use membership::card::Artefacts;
 use prompt::Model;
 use tokio::sync::watch;
 
@@ -16,8 +17,16 @@ use crate::model_desk::ModelDesk;
 #[derive(Clone, Debug)]
 pub(crate) struct Models {
     directory: DirectoryHandle,
-    prompts: Arc<HashMap<ModelName, Arc<Model>>>,
+    prompts: Arc<watch::Sender<Arc<HashMap<ModelName, Known>>>>,
     desks: Arc<watch::Sender<Arc<HashMap<ModelName, ModelDesk>>>>,
+}
+
+/// A model whose files are here.
+#[derive(Clone, Debug)]
+struct Known {
+    prompt: Arc<Model>,
+    /// Digests of files that came from an agent; none for those of an own directory, which count always.
+    artefacts: Option<Artefacts>,
 }
 
 /// What a client's model name stands for here.
@@ -36,7 +45,13 @@ const OPENING_MAX: Duration = Duration::from_secs(2);
 
 impl Models {
     pub(crate) fn new(directory: DirectoryHandle, prompts: HashMap<ModelName, Arc<Model>>) -> Self {
-        Self { directory, prompts: Arc::new(prompts), desks: Arc::new(watch::Sender::new(Arc::default())) }
+        let known = |(name, prompt)| (name, Known { prompt, artefacts: None });
+        let prompts = Arc::new(prompts.into_iter().map(known).collect());
+        Self {
+            directory,
+            prompts: Arc::new(watch::Sender::new(prompts)),
+            desks: Arc::new(watch::Sender::new(Arc::default())),
+        }
     }
 
     /// Finds what a name stands for; 404 if nobody serves it.
@@ -53,7 +68,7 @@ impl Models {
         if let Some(served) = fleet.served(name) {
             return Ok(self.here(&served.model, served.adapter.clone(), &fleet));
         }
-        if self.prompts.contains_key(&ModelName::new(name)) {
+        if self.prompts.borrow().contains_key(&ModelName::new(name)) {
             return Err(ApiError::unavailable(
                 "no_worker",
                 format!("no worker serves the model `{name}` now"),
@@ -68,8 +83,30 @@ impl Models {
             model: model.clone(),
             adapter,
             block_sizes: fleet.block_sizes(model),
-            prompt: self.prompts.get(model).cloned(),
+            prompt: self.prompts.borrow().get(model).map(|known| Arc::clone(&known.prompt)),
         }
+    }
+
+    /// Tells whether a model's files are here, with these digests or from an own directory.
+    pub(crate) fn has(&self, model: &ModelName, artefacts: &Artefacts) -> bool {
+        let prompts = self.prompts.borrow();
+        prompts.get(model).is_some_and(|known| known.artefacts.as_ref().is_none_or(|have| have == artefacts))
+    }
+
+    /// Takes in a model whose files came from an agent.
+    pub(crate) fn supply(&self, model: &ModelName, artefacts: Artefacts, prompt: Arc<Model>) {
+        self.prompts.send_modify(|prompts| {
+            let known = Known { prompt, artefacts: Some(artefacts) };
+            Arc::make_mut(prompts).insert(model.clone(), known);
+        });
+    }
+
+    /// Tells whether the files of every model that some worker has files of are here.
+    pub(crate) fn are_understood(&self) -> bool {
+        let (fleet, prompts) = (self.directory.fleet(), Arc::clone(&self.prompts.borrow()));
+        let has_files =
+            |model| fleet.seats(model).iter().any(|seat| !seat.worker.card.artefacts.tokenizer.is_empty());
+        fleet.models().all(|model| prompts.contains_key(model) || !has_files(model))
     }
 
     /// Finds the actors of a model; one that has just appeared is waited for.

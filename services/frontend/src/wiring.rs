@@ -26,7 +26,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::access::Access;
 use crate::config::{Config, MediaConfig};
 use crate::metrics::Metrics;
+use crate::model_cache::ModelCache;
 use crate::model_desk::DeskParts;
+use crate::model_supply::ModelSupply;
 use crate::models::Models;
 use crate::presence;
 use crate::record_log::RecordLog;
@@ -129,9 +131,17 @@ impl Frontend {
         let desks = start_actors(config, &ports, &node, (&id, seed)).await?;
         let models = Models::new(desks.directory.clone(), models);
         let registry = Arc::clone(&ports.registry);
+        let supply = ModelSupply {
+            namespace: config.namespace.clone(),
+            models: models.clone(),
+            bus: Arc::clone(&ports.bus),
+            clock: Arc::clone(&ports.clock),
+            cache: config.cache_dir.as_deref().map(ModelCache::open).transpose()?,
+        };
         let shared = Arc::new(share(config, ports, models, (id, seed, policy)));
         let mut tasks = JoinSet::new();
         tasks.spawn(open_desks(desks, shared.models.clone(), shared.stop.clone()));
+        tasks.spawn(supply.run(shared.stop.clone()));
         tasks.spawn(presence::keep(registry, Arc::clone(&shared), (config.namespace.clone(), address)));
         let bounds = Bounds { connections_max: config.limits.connections_max, head: HEAD };
         let listeners = [(Some(listener), address.ip().is_loopback(), true), (admin, true, false)];

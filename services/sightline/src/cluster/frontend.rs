@@ -85,6 +85,7 @@ impl Config {
             id: self.id.unwrap_or_default(),
             namespace: connection.namespace.clone(),
             models,
+            cache_dir: self.cache_dir,
             keys: self.keys,
             policy: self.policy,
             secret: connection.secret.clone(),

@@ -1,0 +1,198 @@
+//! Models whose files are not here: asked of agents, verified against their cards, kept on disk.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use identity::{ModelName, WorkerId};
+use membership::card::Artefacts;
+use ports::bus::Message;
+use ports::{Bus, Clock};
+use prompt::{Digests, Model, ModelFiles, ModelOptions};
+use tokio_util::sync::CancellationToken;
+use wire::files::{File, Request, Response};
+
+use crate::model_cache::ModelCache;
+use crate::models::Models;
+
+/// How long an agent may take for one answer.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// Attempts for each answer: the bus may drop any message.
+const ATTEMPTS: u32 = 3;
+/// Pause before a model that could not be had is asked for again; doubles.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Files of a model; no model has more kinds.
+const FILES_MAX: usize = 16;
+/// Bytes of a model's files together.
+const BYTES_MAX: u64 = 512 << 20;
+
+/// Supplies models to a frontend.
+#[derive(Debug)]
+pub(crate) struct ModelSupply {
+    pub(crate) namespace: String,
+    pub(crate) models: Models,
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) cache: Option<ModelCache>,
+}
+
+/// When a model is asked for next, after failures.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    next_at: Duration,
+    pause: Duration,
+}
+
+impl ModelSupply {
+    /// Supplies each model that appears, and those whose files change, until stopped.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let mut changed = self.models.directory().changed();
+        let mut failed: HashMap<ModelName, Patience> = HashMap::new();
+        loop {
+            changed.borrow_and_update();
+            for (model, artefacts, workers) in self.wanted() {
+                let now = self.clock.now();
+                if failed.get(&model).is_some_and(|patience| now < patience.next_at) {
+                    continue;
+                }
+                let supplied = tokio::select! {
+                    supplied = self.supply(&model, &artefacts, &workers) => supplied,
+                    () = stop.cancelled() => return,
+                };
+                if let Err(cause) = supplied {
+                    let pause = failed.get(&model).map_or(PAUSE_MIN, |it| (it.pause * 2).min(PAUSE_MAX));
+                    let cause = format!("{cause:#}");
+                    if failed.contains_key(&model) {
+                        tracing::debug!(%model, cause, "model files cannot be had yet");
+                    } else {
+                        tracing::info!(%model, cause, "model files cannot be had yet, routing by load");
+                    }
+                    failed.insert(model, Patience { next_at: self.clock.now() + pause, pause });
+                } else {
+                    failed.remove(&model);
+                }
+            }
+            let again = if failed.is_empty() { PAUSE_MAX } else { PAUSE_MIN };
+            tokio::select! {
+                news = changed.changed() => if news.is_err() { return },
+                () = self.clock.sleep(again) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Lists the models whose files are not here as the heaviest pool's cards say, with the workers that have them.
+    fn wanted(&self) -> Vec<(ModelName, Artefacts, Vec<WorkerId>)> {
+        let fleet = self.models.directory().fleet();
+        let wanted = fleet.models().filter_map(|model| {
+            let pool = fleet.pools(model).into_iter().find(|pool| is_known(&pool.key.artefacts))?;
+            let here = self.models.has(model, &pool.key.artefacts);
+            (!here).then(|| (model.clone(), pool.key.artefacts, pool.workers))
+        });
+        wanted.collect()
+    }
+
+    async fn supply(
+        &self,
+        model: &ModelName,
+        artefacts: &Artefacts,
+        workers: &[WorkerId],
+    ) -> anyhow::Result<()> {
+        let cached = match &self.cache {
+            Some(cache) => cache.load(artefacts).await,
+            None => None,
+        };
+        let files = if let Some(files) = cached {
+            files
+        } else {
+            let files = self.fetch(artefacts, workers).await?;
+            if let Some(cache) = &self.cache
+                && let Err(cause) = cache.store(artefacts, &files).await
+            {
+                tracing::warn!(%model, cause = format!("{cause:#}"), "model files are not kept on disk");
+            }
+            files
+        };
+        let load = move || Model::new(&files, ModelOptions::default());
+        let loaded = tokio::task::spawn_blocking(load).await.context("loading was interrupted")??;
+        if let Some(why) = loaded.template_failure() {
+            tracing::warn!(%model, why, "chats of this model are routed without credit");
+        }
+        self.models.supply(model, artefacts.clone(), Arc::new(loaded));
+        tracing::info!(%model, "model files are here");
+        Ok(())
+    }
+
+    /// Asks one worker's agent after the other.
+    async fn fetch(&self, artefacts: &Artefacts, workers: &[WorkerId]) -> anyhow::Result<Arc<ModelFiles>> {
+        let mut last = anyhow::anyhow!("no worker has the files");
+        for worker in workers {
+            match self.fetch_from(worker).await {
+                Ok(files) if matches(&files, artefacts) => return Ok(Arc::new(files)),
+                Ok(_) => last = anyhow::anyhow!("the files of worker {worker} are not those of its card"),
+                Err(cause) => last = cause.context(format!("worker {worker}")),
+            }
+        }
+        Err(last)
+    }
+
+    async fn fetch_from(&self, worker: &WorkerId) -> anyhow::Result<ModelFiles> {
+        let subject = wire::subject::files(&self.namespace, worker);
+        let Response::Listing { files } = self.ask(&subject, Request::List).await? else {
+            bail!("the agent does not list its files");
+        };
+        let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
+        ensure!(files.len() <= FILES_MAX && bytes <= BYTES_MAX, "{} files of {bytes} bytes", files.len());
+        let mut named = Vec::new();
+        for file in files {
+            let content = self.read(&subject, &file).await.with_context(|| file.name.clone())?;
+            named.push((file.name, content));
+        }
+        Ok(ModelFiles::from_named(named, "of the agent")?)
+    }
+
+    /// Reads a file chunk by chunk.
+    async fn read(&self, subject: &str, file: &File) -> anyhow::Result<Vec<u8>> {
+        let size = usize::try_from(file.bytes)?;
+        let mut content = Vec::new();
+        while content.len() < size {
+            let offset = content.len() as u64;
+            let read = Request::Read { digest: file.digest, offset };
+            match self.ask(subject, read).await? {
+                Response::Chunk { bytes } if !bytes.is_empty() => content.extend_from_slice(&bytes),
+                Response::Chunk { .. } | Response::Listing { .. } | Response::NoFile => {
+                    bail!("the file ends at {offset} of {size} bytes")
+                }
+            }
+        }
+        ensure!(content.len() == size, "the file has {} bytes instead of {size}", content.len());
+        ensure!(*blake3::hash(&content).as_bytes() == file.digest, "the content has another digest");
+        Ok(content)
+    }
+
+    async fn ask(&self, subject: &str, request: Request) -> anyhow::Result<Response> {
+        let payload = request.encode()?;
+        let mut attempt = 1;
+        loop {
+            let message =
+                Message { subject: subject.to_owned(), payload: payload.clone(), ..Message::default() };
+            match self.bus.request(message, DEADLINE).await {
+                Ok(answer) => return Ok(Response::decode(&answer.payload)?),
+                Err(cause) if attempt >= ATTEMPTS => return Err(cause.into()),
+                Err(_) => attempt += 1,
+            }
+        }
+    }
+}
+
+fn is_known(artefacts: &Artefacts) -> bool {
+    !artefacts.tokenizer.is_empty() && !artefacts.configs.is_empty()
+}
+
+/// Tells whether files have the digests of a card.
+pub(crate) fn matches(files: &ModelFiles, artefacts: &Artefacts) -> bool {
+    let Digests { tokenizer, template, configs } = files.digests();
+    *artefacts == Artefacts { tokenizer, template, configs }
+}
