@@ -153,7 +153,7 @@ impl Global {
             service: format!("sightline-{service}"),
             filter: self.log.clone(),
             format,
-            otlp_endpoint: self.otlp_endpoint.clone(),
+            otlp_endpoint: self.otlp_endpoint.clone().filter(|url| !url.is_empty()),
         })?)
     }
 }
