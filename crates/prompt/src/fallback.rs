@@ -21,11 +21,13 @@ pub enum Fallback {
     Tokenizer,
     /// The engine will cut the prompt.
     Truncated,
+    /// The prompt is longer than any worker's context.
+    TooLong,
 }
 
 impl Fallback {
     /// All reasons, for metrics that must exist before they count.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::MediaUnsized,
         Self::MediaUnknownFamily,
         Self::MediaUnsupported,
@@ -35,6 +37,7 @@ impl Fallback {
         Self::Template,
         Self::Tokenizer,
         Self::Truncated,
+        Self::TooLong,
     ];
 
     /// Returns the reason as headers and metrics spell it.
@@ -50,6 +53,7 @@ impl Fallback {
             Self::Template => "template",
             Self::Tokenizer => "tokenizer",
             Self::Truncated => "truncated",
+            Self::TooLong => "too-long",
         }
     }
 }

@@ -17,6 +17,7 @@ mod model_files;
 mod params;
 mod placeholder_text;
 mod prepared;
+mod prompt_length;
 mod rewrite;
 mod segment_cache;
 mod template;

@@ -137,19 +137,21 @@ impl Model {
         facts: &[MediaFact],
         options: &PrepareOptions<'_>,
     ) -> Result<Prepared, Error> {
-        let prompt = self.prompt(request, facts, options.clock)?;
+        let prompt = self.bounded_prompt(request, facts, options.clock, options.context_tokens_max)?;
         Ok(keyed(prompt, facts, request.params(), options))
     }
 
-    /// Prepares each prompt of a completion request for routing.
-    #[must_use]
+    /// Prepares the prompts of a completion request for routing, each when it is asked for.
     pub fn prepare_completion(
         &self,
         request: &CompletionRequest,
         options: &PrepareOptions<'_>,
-    ) -> Vec<Prepared> {
-        let prompts = request.prompts().iter().map(|prompt| self.completion_prompt(prompt, request.params()));
-        prompts.map(|prompt| keyed(prompt, &[], request.params(), options)).collect()
+    ) -> impl Iterator<Item = Prepared> {
+        let (params, context) = (request.params(), options.context_tokens_max);
+        let prompts = request.prompts().iter();
+        prompts.map(move |prompt| {
+            keyed(self.bounded_completion_prompt(prompt, params, context), &[], params, options)
+        })
     }
 
     /// Renders and tokenises a chat request, its media expanded.
@@ -157,6 +159,16 @@ impl Model {
     /// # Errors
     /// When an engine would answer the request with 400.
     pub fn prompt(&self, request: &ChatRequest, facts: &[MediaFact], clock: Clock) -> Result<Prompt, Error> {
+        self.bounded_prompt(request, facts, clock, None)
+    }
+
+    fn bounded_prompt(
+        &self,
+        request: &ChatRequest,
+        facts: &[MediaFact],
+        clock: Clock,
+        context_tokens_max: Option<u32>,
+    ) -> Result<Prompt, Error> {
         let text = match self.try_render(request, clock)? {
             Ok(text) => text,
             Err(failure) => {
@@ -164,6 +176,9 @@ impl Model {
                 return Ok(Prompt { failure: Some(failure), ..guess });
             }
         };
+        if let Some(guess) = self.too_long(&text, request.params(), context_tokens_max) {
+            return Ok(guess);
+        }
         let special = request.params().reading.add_special_tokens.unwrap_or(false);
         let parts = request.media();
         let Ok(slotted) = self.expander.tokenise(&text, parts, special, &self.tokeniser) else {
@@ -177,9 +192,21 @@ impl Model {
     /// Tokenises one prompt of a completion request.
     #[must_use]
     pub fn completion_prompt(&self, prompt: &CompletionPrompt, params: &Params) -> Prompt {
+        self.bounded_completion_prompt(prompt, params, None)
+    }
+
+    fn bounded_completion_prompt(
+        &self,
+        prompt: &CompletionPrompt,
+        params: &Params,
+        context_tokens_max: Option<u32>,
+    ) -> Prompt {
         let tokens = match prompt {
             CompletionPrompt::Tokens(tokens) => tokens.clone(),
             CompletionPrompt::Text(text) => {
+                if let Some(guess) = self.too_long(text, params, context_tokens_max) {
+                    return guess;
+                }
                 let special = params.reading.add_special_tokens.unwrap_or(true);
                 match self.tokeniser.encode(text, special) {
                     Ok(tokens) => tokens,
@@ -290,6 +317,14 @@ impl Model {
         self.tokeniser.cache().bytes()
     }
 
+    /// Guesses about a text that no context holds.
+    fn too_long(&self, text: &str, params: &Params, context_tokens_max: Option<u32>) -> Option<Prompt> {
+        let tokens_max = context_tokens_max.filter(|&max| self.tokeniser.exceeds(text, max))?;
+        let cut = params.reading.truncate_prompt_tokens.is_some();
+        let fallback = if cut { Fallback::Truncated } else { Fallback::TooLong };
+        Some(Prompt::guess(usize::try_from(tokens_max).unwrap_or(usize::MAX).saturating_add(1), fallback))
+    }
+
     /// Marks a prompt that the engine will cut.
     fn truncated(&self, mut prompt: Prompt, params: &Params) -> Prompt {
         let kept = match params.reading.truncate_prompt_tokens {
@@ -307,7 +342,15 @@ impl Model {
     }
 }
 
-fn keyed(prompt: Prompt, facts: &[MediaFact], params: &Params, options: &PrepareOptions<'_>) -> Prepared {
+fn keyed(mut prompt: Prompt, facts: &[MediaFact], params: &Params, options: &PrepareOptions<'_>) -> Prepared {
+    if let (Some(Fallback::Truncated), Some(kept)) = (prompt.fallback, params.reading.truncate_prompt_tokens)
+    {
+        // What the engine cuts need not fit; −1 keeps what does.
+        let fits = || options.context_tokens_max.map(|max| max.saturating_sub(1));
+        if let Some(kept) = u32::try_from(kept).ok().or_else(fits) {
+            prompt.tokens.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        }
+    }
     let mut scope = options.scope;
     if scope.cache_salt.is_empty() {
         scope.cache_salt = params.cache_salt.as_deref().unwrap_or_default();

@@ -49,6 +49,9 @@ pub struct PrepareOptions<'a> {
     pub scope: KeyScope<'a>,
     /// The workers' wall clock, for templates that print the date.
     pub clock: Clock,
+    /// The longest context among the candidates, in tokens, where all have one: longer prompts are told apart from
+    /// others, and not tokenised to their end.
+    pub context_tokens_max: Option<u32>,
 }
 
 /// A prompt as the engine will have it.

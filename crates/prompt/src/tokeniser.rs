@@ -7,6 +7,7 @@ use std::str::FromStr;
 use tokenizers::{AddedToken, Tokenizer};
 
 use crate::model_files::ModelError;
+use crate::prompt_length;
 use crate::segment_cache::SegmentCache;
 use segments::Segments;
 
@@ -79,6 +80,12 @@ impl Tokeniser {
     ) -> Result<Vec<u32>, TokenizeError> {
         let encoding = self.inner.encode_fast(text, add_special_tokens);
         encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| TokenizeError(error.to_string()))
+    }
+
+    /// Tells whether a text has more than `tokens_max` tokens, without tokenising much more than that.
+    pub(crate) fn exceeds(&self, text: &str, tokens_max: u32) -> bool {
+        let count = |text: &str| self.inner.encode_fast(text, false).ok().map(|encoding| encoding.len());
+        prompt_length::exceeds(text, usize::try_from(tokens_max).unwrap_or(usize::MAX), count)
     }
 
     pub(crate) fn decode(&self, tokens: &[u32], skip_special_tokens: bool) -> Result<String, TokenizeError> {

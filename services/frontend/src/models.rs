@@ -36,6 +36,8 @@ pub(crate) struct ServedHere {
     pub(crate) adapter: String,
     /// The distinct block sizes among its workers.
     pub(crate) block_sizes: Vec<u32>,
+    /// The longest context among its workers, in tokens; none where one does not say.
+    pub(crate) context_tokens_max: Option<u32>,
     /// None where the model's files are not here.
     pub(crate) prompt: Option<Arc<Model>>,
 }
@@ -83,6 +85,7 @@ impl Models {
             model: model.clone(),
             adapter,
             block_sizes: fleet.block_sizes(model),
+            context_tokens_max: fleet.context_tokens_max(model),
             prompt: self.prompts.borrow().get(model).map(|known| Arc::clone(&known.prompt)),
         }
     }

@@ -7,10 +7,10 @@ use actors::{MediaResolver, Preprocessor};
 use bytes::Bytes;
 use identity::{KeyScope, MediaKey, ModelName};
 use ports::Clock;
-use prompt::{ChatRequest, CompletionRequest, Fallback, Model, Params, PrepareOptions, Prepared};
+use prompt::{ChatRequest, CompletionRequest, Fallback, Params, PrepareOptions, Prepared};
 
 use crate::api_error::ApiError;
-use crate::models::Models;
+use crate::models::{Models, ServedHere};
 
 /// A request, ready to be placed and forwarded.
 #[derive(Debug)]
@@ -80,13 +80,10 @@ impl Reader {
         let job = move || {
             let request = CompletionRequest::parse(&body)?;
             let served = reader.models.resolve(request.model())?;
-            let sizes = served.block_sizes.clone();
-            let options = reader.options(&sizes, &served.adapter);
-            let mut prompts = match &served.prompt {
-                Some(model) => model.prepare_completion(&request, &options),
-                None => vec![unknown(body.len())],
-            };
-            let prepared = if prompts.is_empty() { unknown(body.len()) } else { prompts.swap_remove(0) };
+            let options = reader.options(&served);
+            let first =
+                served.prompt.as_ref().and_then(|model| model.prepare_completion(&request, &options).next());
+            let prepared = first.unwrap_or_else(|| unknown(body.len()));
             Ok(Understood {
                 model: served.model,
                 adapter: served.adapter,
@@ -105,7 +102,7 @@ impl Reader {
     fn prepare(&self, request: &ChatRequest, resolved: Resolved) -> Result<Understood, ApiError> {
         let served = self.models.resolve(request.model())?;
         let prepared = match &served.prompt {
-            Some(model) => self.predict(model, request, &resolved, (&served.block_sizes, &served.adapter))?,
+            Some(model) => model.prepare(request, &resolved.facts, &self.options(&served))?,
             None => unknown(request.body().len()),
         };
         Ok(Understood {
@@ -121,21 +118,12 @@ impl Reader {
         })
     }
 
-    fn predict(
-        &self,
-        model: &Model,
-        request: &ChatRequest,
-        resolved: &Resolved,
-        (block_sizes, adapter): (&[u32], &str),
-    ) -> Result<Prepared, ApiError> {
-        Ok(model.prepare(request, &resolved.facts, &self.options(block_sizes, adapter))?)
-    }
-
-    fn options<'a>(&'a self, block_sizes: &'a [u32], adapter: &'a str) -> PrepareOptions<'a> {
-        let scope = KeyScope { secret: &self.secret, lora_name: adapter, cache_salt: "" };
+    fn options<'a>(&'a self, served: &'a ServedHere) -> PrepareOptions<'a> {
+        let scope = KeyScope { secret: &self.secret, lora_name: &served.adapter, cache_salt: "" };
         let unix_seconds = i64::try_from(self.clock.wall_ms() / 1000).unwrap_or(i64::MAX);
         let clock = prompt::Clock { unix_seconds, utc_offset_seconds: 0 };
-        PrepareOptions { block_sizes, scope, clock }
+        let context_tokens_max = served.context_tokens_max;
+        PrepareOptions { block_sizes: &served.block_sizes, scope, clock, context_tokens_max }
     }
 }
 

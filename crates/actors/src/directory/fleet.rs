@@ -166,6 +166,13 @@ impl Fleet {
         sizes
     }
 
+    /// Returns the longest context among a model's workers, in tokens; none where there are none or one does not say.
+    #[must_use]
+    pub fn context_tokens_max(&self, model: &ModelName) -> Option<u32> {
+        let contexts = self.seats(model).iter().map(|seat| seat.worker.card.limits.context_tokens_max);
+        contexts.map(|tokens| if tokens == 0 { u32::MAX } else { tokens }).max().filter(|&max| max < u32::MAX)
+    }
+
     /// Tells whether the views differ in more than their version.
     pub(super) fn differs(&self, other: &Self) -> bool {
         self.workers.len() != other.workers.len()

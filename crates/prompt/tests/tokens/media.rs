@@ -175,6 +175,28 @@ fn cut_prompts_get_no_keys() {
     }
 }
 
+#[test]
+fn prompts_beyond_every_context_are_not_tokenised_whole() {
+    let long = "word ".repeat(1 << 17);
+    let options =
+        PrepareOptions { context_tokens_max: Some(100), block_sizes: &[16], ..PrepareOptions::default() };
+    let chat = |cut: Option<i64>, content: &str| {
+        let messages = json!([{"role": "user", "content": content}]);
+        let body = json!({"truncate_prompt_tokens": cut, "messages": messages});
+        let request = ChatRequest::parse(&Bytes::from(body.to_string())).unwrap();
+        let prepared = model().prepare(&request, &[], &options).unwrap();
+        (prepared.fallback, prepared.routing.prompt_tokens, prepared.keyed_tokens)
+    };
+    assert_eq!(chat(None, &long), (Some(Fallback::TooLong), 101, 0));
+    assert_eq!(chat(None, "word").0, None);
+    // What is cut is as long as what is left of it, and may well fit.
+    assert_eq!(chat(Some(40), &long), (Some(Fallback::Truncated), 40, 0));
+    assert_eq!(chat(Some(-1), &long), (Some(Fallback::Truncated), 99, 0));
+    let request = CompletionRequest::parse(&Bytes::from(json!({"prompt": [long, "b"]}).to_string())).unwrap();
+    let prepared: Vec<_> = model().prepare_completion(&request, &options).map(|it| it.fallback).collect();
+    assert_eq!(prepared, [Some(Fallback::TooLong), None]);
+}
+
 fn check_keys(prepared: &Prepared, block_size: u32, scope: KeyScope<'_>) {
     let narrow = |number: usize| u32::try_from(number).unwrap();
     let spans: Vec<MediaSpan> = prepared
@@ -234,7 +256,7 @@ fn completions_take_text_and_tokens() {
         let body = json!({"model": "m", "prompt": prompt}).to_string();
         let request = CompletionRequest::parse(&Bytes::from(body)).unwrap();
         let options = PrepareOptions { block_sizes: &[2], ..PrepareOptions::default() };
-        let prepared = model().prepare_completion(&request, &options);
+        let prepared: Vec<Prepared> = model().prepare_completion(&request, &options).collect();
         prepared.into_iter().map(|each| each.tokens).collect::<Vec<_>>()
     };
     let hello = model().tokenize("hello there", false).unwrap();
