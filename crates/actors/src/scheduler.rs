@@ -86,7 +86,7 @@ impl SchedulerHandle {
     /// Places a request and reserves its work: at once, or after waiting for a busy holder.
     ///
     /// # Errors
-    /// `Overloaded` is a 429; `UnknownWorker` a 404; `Unservable` a 400; `NoWorker` and `Scheduler` a 503.
+    /// `Overloaded` is a 429; `UnknownWorker` and `UnknownRank` a 404; `Unservable` a 400; `NoWorker` and `Scheduler` a 503.
     pub async fn schedule(&self, request: ScheduleRequest) -> Result<Assignment, Error> {
         let until = self.args.clock.now() + request.waiting.wait_max;
         let request = Arc::new(request);
@@ -135,10 +135,12 @@ impl SchedulerHandle {
 
     fn overlap(&self, request: &ScheduleRequest) -> Result<Overlap, Error> {
         let fleet = self.args.directory.fleet();
-        if let Some((worker, _)) = &request.direct
-            && fleet.worker(worker).is_none_or(|it| it.card.model != self.args.model)
-        {
-            return Err(Error::UnknownWorker { worker: worker.clone() });
+        if let Some((worker, rank)) = &request.direct {
+            let ours = fleet.worker(worker).filter(|it| it.card.model == self.args.model);
+            let Some(it) = ours else { return Err(Error::UnknownWorker { worker: worker.clone() }) };
+            if let Some(rank) = rank.filter(|rank| it.card.ranks.iter().all(|feed| feed.rank != *rank)) {
+                return Err(Error::UnknownRank { worker: worker.clone(), rank });
+            }
         }
         Ok(Overlap::read(&*self.args.index, fleet, &self.args.model, &request.routing))
     }

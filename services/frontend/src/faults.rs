@@ -99,6 +99,9 @@ impl From<scheduler::Error> for ApiError {
             scheduler::Error::UnknownWorker { .. } => {
                 Self::not_found("worker_not_found", error.to_string()).param("x-sightline-worker")
             }
+            scheduler::Error::UnknownRank { .. } => {
+                Self::not_found("rank_not_found", error.to_string()).param("x-sightline-rank")
+            }
             scheduler::Error::Unservable { why } => unservable(why),
             scheduler::Error::NoWorker { .. } => Self::unavailable("no_worker", error.to_string()),
             scheduler::Error::Scheduler(_) | _ => {

@@ -34,6 +34,9 @@ impl Wishes {
             None => None,
         };
         let direct = text(headers, &WORKER)?.map(|worker| (WorkerId::new(worker), rank));
+        if direct.is_none() && rank.is_some() {
+            return Err(wrong(&RANK, "beside `x-sightline-worker`, whose rank it is"));
+        }
         let policy = match text(headers, &POLICY)? {
             Some(name) => Some(name.parse().map_err(|error: placement::UnknownPolicy| {
                 ApiError::bad_request("invalid_value", error.to_string()).param(POLICY.as_str())
@@ -154,9 +157,12 @@ mod tests {
             Wishes::read(&map(&[("x-sightline-worker", "w1"), ("x-sightline-policy", "random")])).unwrap();
         assert_eq!(wishes.direct, Some((WorkerId::new("w1"), None)));
         assert_eq!(wishes.policy, Some(Policy::Random));
-        for (name, value) in
-            [("x-sightline-policy", "best"), ("x-sightline-rank", "-1"), ("x-sightline-worker", "")]
-        {
+        for (name, value) in [
+            ("x-sightline-policy", "best"),
+            ("x-sightline-rank", "-1"),
+            ("x-sightline-rank", "0"),
+            ("x-sightline-worker", ""),
+        ] {
             assert!(Wishes::read(&map(&[(name, value)])).is_err(), "{name}");
         }
     }

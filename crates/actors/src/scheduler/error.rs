@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use identity::WorkerId;
+use identity::{Rank, WorkerId};
 use placement::{Unplaced, Why};
 
 /// Why a request was not placed.
@@ -26,6 +26,14 @@ pub enum Error {
     UnknownWorker {
         /// As named.
         worker: WorkerId,
+    },
+    /// The request names a rank that the worker does not have.
+    #[error("worker {worker} has no rank {}", rank.0)]
+    UnknownRank {
+        /// The worker.
+        worker: WorkerId,
+        /// As named.
+        rank: Rank,
     },
     /// No worker of this model can ever serve this request as it is.
     #[error("no worker can serve the request ({why})")]

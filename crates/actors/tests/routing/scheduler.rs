@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actors::scheduler::Error;
 use actors::{Assignment, ScheduleRequest, SchedulerHandle, Waiting};
-use identity::{MediaKey, WorkerId};
+use identity::{MediaKey, Rank, WorkerId};
 use membership::Card;
 use membership::card::Limits;
 use placement::{
@@ -186,6 +186,10 @@ async fn what_cannot_be_served_is_told_apart() {
         |worker: &str| ScheduleRequest { direct: Some((WorkerId::new(worker), None)), ..ask(prompt(1, 10)) };
     assert!(matches!(scheduler.schedule(direct("w9")).await, Err(Error::UnknownWorker { .. })));
     assert_eq!(place(&scheduler, direct("w0")).await.decision.reason, Reason::Direct);
+    let rank =
+        |rank: u16| ScheduleRequest { direct: Some((WorkerId::new("w0"), Some(Rank(rank)))), ..direct("w0") };
+    assert_eq!(place(&scheduler, rank(0)).await.decision.reason, Reason::Direct);
+    assert!(matches!(scheduler.schedule(rank(7)).await, Err(Error::UnknownRank { rank: Rank(7), .. })));
     let payload_free = ScheduleRequest { payload_free: vec![MediaKey::new(5)], ..ask(with_image(1, 5)) };
     let missing =
         scheduler.schedule(ScheduleRequest { routing: Arc::new(prompt(1, 10)), ..payload_free }).await;
