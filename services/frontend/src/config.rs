@@ -114,6 +114,8 @@ pub struct Limits {
     pub head_ms: u64,
     /// Longest silence of an engine within a response, in milliseconds.
     pub idle_ms: u64,
+    /// Longest time a client may take nothing of its answer, in milliseconds: then the engine's work is cancelled.
+    pub stall_ms: u64,
     /// Longest time streams may take to finish after the end was asked for, in milliseconds.
     pub drain_ms: u64,
     /// Decisions kept for `explain`, and as many mismatches besides.
@@ -136,6 +138,7 @@ impl Default for Limits {
             queue_ms: 30_000,
             head_ms: 600_000,
             idle_ms: 300_000,
+            stall_ms: 120_000,
             drain_ms: 30_000,
             decisions_kept: 4096,
             index_holders_max: 1024,

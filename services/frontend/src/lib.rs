@@ -26,6 +26,7 @@ mod request_id;
 mod retry_budget;
 mod server;
 mod shared;
+mod stalling;
 mod surface;
 mod understanding;
 mod usage;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::answer::Answer;
+use crate::stalling::Stalling;
 
 /// Answers requests.
 pub(crate) trait Handler: Send + Sync + 'static {
@@ -29,6 +30,8 @@ pub(crate) struct Bounds {
     pub(crate) connections_max: usize,
     /// Longest time a request head may take to arrive, and a kept connection may be idle.
     pub(crate) head: Duration,
+    /// Longest time a client may take nothing of what is sent to it.
+    pub(crate) stall: Duration,
 }
 
 /// Largest request head, in bytes; also the largest read at once.
@@ -91,7 +94,7 @@ async fn connection<H: Handler>(
         .header_read_timeout(bounds.head)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Stalling::new(stream, bounds.stall)), service);
     tokio::pin!(serving);
     tokio::select! {
         ended = serving.as_mut() => return ended,

@@ -143,7 +143,8 @@ impl Frontend {
         tasks.spawn(open_desks(desks, shared.models.clone(), shared.stop.clone()));
         tasks.spawn(supply.run(shared.stop.clone()));
         tasks.spawn(presence::keep(registry, Arc::clone(&shared), (config.namespace.clone(), address)));
-        let bounds = Bounds { connections_max: config.limits.connections_max, head: HEAD };
+        let stall = Duration::from_millis(config.limits.stall_ms);
+        let bounds = Bounds { connections_max: config.limits.connections_max, head: HEAD, stall };
         let listeners = [(Some(listener), address.ip().is_loopback(), true), (admin, true, false)];
         for (listener, trusted, serves_clients) in listeners {
             let Some(listener) = listener else { continue };
