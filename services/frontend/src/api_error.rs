@@ -22,7 +22,7 @@ pub(crate) struct ApiError {
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), param: None, retry_after: None, cause: None }
+        Self { status, code, message: bounded(message.into()), param: None, retry_after: None, cause: None }
     }
 
     pub(crate) fn bad_request(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
@@ -89,6 +89,17 @@ impl ApiError {
     }
 }
 
+/// Longest message, in bytes: messages quote what clients send.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+fn bounded(message: Cow<'static, str>) -> Cow<'static, str> {
+    if message.len() <= MESSAGE_BYTES_MAX {
+        return message;
+    }
+    let kept = message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)).unwrap_or_default();
+    Cow::Owned(format!("{kept}…"))
+}
+
 #[derive(Serialize)]
 struct Outer<'a> {
     error: Inner<'a>,
@@ -115,6 +126,12 @@ fn kind(status: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_quotation_is_cut() {
+        let error = ApiError::bad_request("invalid_value", "é".repeat(1 << 20));
+        assert_eq!(error.message, "é".repeat(512) + "…");
+    }
 
     #[test]
     fn body_has_openai_shape() {

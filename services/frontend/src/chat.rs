@@ -56,7 +56,10 @@ impl Shared {
             operator: call.caller.operator,
             arrived: call.arrived,
         };
-        self.dispatch(dispatch).await
+        self.dispatch(dispatch).await.map_err(|error| match (kind, error.param.as_deref()) {
+            (Kind::Completion, Some("messages")) => error.param("prompt"),
+            (Kind::Chat | Kind::Completion, _) => error,
+        })
     }
 
     /// Decides where a request would go, and forwards nothing.

@@ -223,12 +223,13 @@ fn unknown_request(id: &str, own: &str) -> ApiError {
     ApiError::not_found("request_not_found", message)
 }
 
-/// Logs what the client is not told. Clients' own faults are not worth a line of their own above debug.
+/// Logs what the client is not told. Clients' own faults are not worth a line of their own above debug, nor is the
+/// absence of workers: the directory logs each one that goes.
 fn log(error: &ApiError) {
     let (status, code, cause) = (error.status.as_u16(), error.code, error.cause.as_deref());
     if error.status == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!(status, code, cause, "request failed");
-    } else if error.status.is_server_error() && !matches!(code, "starting" | "draining") {
+    } else if error.status.is_server_error() && !matches!(code, "starting" | "draining" | "no_worker") {
         tracing::warn!(status, code, cause, "request failed");
     } else {
         tracing::debug!(status, code, cause, "request refused");
