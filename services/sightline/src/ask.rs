@@ -1,8 +1,9 @@
 //! Subcommands that ask a running frontend.
 
+use std::error::Error;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 
@@ -13,13 +14,15 @@ fn frontend_arg() -> Arg {
         .long("frontend")
         .value_name("URL")
         .env("SIGHTLINE_FRONTEND")
+        .hide_env_values(true)
         .default_value("http://127.0.0.1:8000")
-        .help("Base URL of a frontend (or of its admin listener)")
+        .help("Base URL of a frontend's admin listener, or of a frontend on loopback")
 }
 
 fn key_arg() -> Arg {
     Arg::new("key")
         .long("key")
+        .value_name("KEY")
         .env("SIGHTLINE_KEY")
         .hide_env_values(true)
         .help("Bearer key with the operator role")
@@ -43,7 +46,7 @@ pub(crate) fn explain_command() -> Command {
     Command::new("explain")
         .about("Explain a routing decision")
         .arg(Arg::new("what").required(true).value_name("FILE|ID").help(
-            "A file with a chat request's body (decided, not sent), - for standard input, or a request id",
+            "File with a chat request's body (decided, not sent), - for standard input, or the id of a past request",
         ))
         .args([frontend_arg(), key_arg()])
 }
@@ -108,6 +111,8 @@ pub(crate) async fn explain(given: &ArgMatches) -> anyhow::Result<()> {
         Some(std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?)
     } else if std::path::Path::new(what).is_file() {
         Some(tokio::fs::read_to_string(what).await.with_context(|| format!("cannot read {what}"))?)
+    } else if what.contains('/') || what.ends_with(".json") {
+        bail!("file {what} does not exist")
     } else {
         None
     };
@@ -128,15 +133,25 @@ async fn fetch(given: &ArgMatches, path: &str, body: Option<String>) -> anyhow::
     if let Some(key) = given.get_one::<String>("key") {
         request = request.bearer_auth(key);
     }
-    let answer = request.send().await.with_context(|| format!("no frontend answers at {base}"))?;
+    let answer = request.send().await.map_err(|cause| unanswered(base, DEADLINE, &cause))?;
     let status = answer.status();
-    let text = answer.text().await?;
+    let text = answer.text().await.map_err(|cause| unanswered(base, DEADLINE, &cause))?;
     let Ok(value) = serde_json::from_str::<Value>(&text) else {
         bail!("{url} answers {status} without JSON")
     };
     let message = value.pointer("/error/message").and_then(Value::as_str).unwrap_or(&text);
     ensure!(status.is_success(), "{status}: {message}");
     Ok(value)
+}
+
+/// Says why `address` did not answer within `deadline`: the cause at the bottom, without the layers above it.
+pub(crate) fn unanswered(address: &str, deadline: Duration, cause: &reqwest::Error) -> anyhow::Error {
+    if cause.is_timeout() {
+        return anyhow!("{address} does not answer within {} s", deadline.as_secs());
+    }
+    let causes = std::iter::successors(Some(cause as &dyn Error), |&above| above.source());
+    let root = causes.last().map_or_else(String::new, ToString::to_string);
+    anyhow!("{address} does not answer: {root}")
 }
 
 /// Aligns rows in columns.

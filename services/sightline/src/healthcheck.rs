@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
+
+use crate::ask::unanswered;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -12,7 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// Says what was answered, or why nothing was.
 pub(crate) async fn run(url: &str) -> anyhow::Result<()> {
     let client = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build()?;
-    let answer = client.get(url).send().await.with_context(|| format!("{url} does not answer"))?;
+    let answer = client.get(url).send().await.map_err(|cause| unanswered(url, DEADLINE, &cause))?;
     ensure!(answer.status().is_success(), "{url} answers {}", answer.status());
     Ok(())
 }

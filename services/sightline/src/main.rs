@@ -19,8 +19,21 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(cause) => {
-            eprintln!("sightline: {cause:#}");
+            eprintln!("sightline: {}", sentence(&cause));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Joins what went wrong with its causes, leaving out those that the one before already tells.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }

@@ -48,16 +48,23 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
 
 fn introduction(config: &Config) -> String {
     let engines = match config.engine.len() {
-        0 if config.engines_as_processes => format!("{} simulated engines as processes", config.workers),
-        0 => format!("{} simulated engines", config.workers),
-        count => format!("{count} attached engines"),
+        0 if config.engines_as_processes => {
+            counted(config.workers.into(), "simulated engine") + ", each a process"
+        }
+        0 => counted(config.workers.into(), "simulated engine"),
+        count => counted(count, "attached engine"),
     };
     format!(
-        "sightline {}: model {} from {}, blocks of {} tokens, {} frontends, {engines}",
+        "sightline {}: model {} from {}, blocks of {} tokens, {}, {engines}",
         env!("CARGO_PKG_VERSION"),
         config.model_name(),
         config.model_dir.display(),
         config.block_size,
-        config.frontends
+        counted(config.frontends.into(), "frontend")
     )
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }

@@ -12,49 +12,51 @@ use crate::up::engine_spec::EngineSpec;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Number of frontends, on consecutive ports.
-    #[arg(long, default_value_t = Self::default().frontends)]
+    #[arg(long, value_name = "N", default_value_t = Self::default().frontends)]
     pub frontends: u16,
     /// Number of simulated engines; unused where engines are attached.
-    #[arg(long, default_value_t = Self::default().workers)]
+    #[arg(long, value_name = "N", default_value_t = Self::default().workers)]
     pub workers: u16,
     /// Port of the first frontend.
-    #[arg(long, default_value_t = Self::default().port)]
+    #[arg(long, value_name = "PORT", default_value_t = Self::default().port)]
     pub port: u16,
     /// Name under which the model is served; by default the directory's name.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Directory with the model's tokenizer, chat template and configurations.
-    #[arg(long, default_value_os_t = Self::default().model_dir)]
+    #[arg(long, value_name = "DIR", default_value_os_t = Self::default().model_dir)]
     pub model_dir: PathBuf,
     /// Tokens of a KV block.
-    #[arg(long, default_value_t = Self::default().block_size)]
+    #[arg(long, value_name = "N", default_value_t = Self::default().block_size)]
     pub block_size: u32,
     /// KV blocks of each simulated engine.
-    #[arg(long, default_value_t = Self::default().kv_blocks)]
+    #[arg(long, value_name = "N", default_value_t = Self::default().kv_blocks)]
     pub kv_blocks: u32,
     /// Simulated seconds that pass in a real one; 0 for no simulated time at all.
-    #[arg(long, default_value_t = Self::default().speed)]
+    #[arg(long, value_name = "FACTOR", default_value_t = Self::default().speed)]
     pub speed: f64,
-    /// Network, as a CIDR, from which images are fetched although it is not public; repeatable.
-    #[arg(long, value_name = "CIDR")]
+    /// Network, as a CIDR, from which images are fetched although it is not public; repeatable,
+    /// or split by commas.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub media_allow_net: Vec<String>,
-    /// A real engine to attach instead of simulated ones, URL,kv-events=ENDPOINT[,replay=ENDPOINT][,bind]; repeatable.
-    #[arg(long, value_name = "SPEC")]
+    /// A real engine to attach instead of simulated ones: URL,kv-events=ENDPOINT[,replay=ENDPOINT][,bind]; repeatable,
+    /// or split by spaces.
+    #[arg(long, value_name = "SPEC", value_delimiter = ' ')]
     pub engine: Vec<EngineSpec>,
     /// Run each simulated engine as a process of its own, and start it again when it ends.
     #[arg(long, default_value_t = false)]
     pub engines_as_processes: bool,
     /// Port of the first simulated engine.
-    #[arg(long, default_value_t = Self::default().engine_port)]
+    #[arg(long, value_name = "PORT", default_value_t = Self::default().engine_port)]
     pub engine_port: u16,
     /// Port of the first simulated engine's events.
-    #[arg(long, default_value_t = Self::default().event_port)]
+    #[arg(long, value_name = "PORT", default_value_t = Self::default().event_port)]
     pub event_port: u16,
     /// Port of the first simulated engine's replays.
-    #[arg(long, default_value_t = Self::default().replay_port)]
+    #[arg(long, value_name = "PORT", default_value_t = Self::default().replay_port)]
     pub replay_port: u16,
     /// Port on which the agents show their health, metrics and progress; 0 takes a free one.
-    #[arg(long, default_value_t = Self::default().agent_port)]
+    #[arg(long, value_name = "PORT", default_value_t = Self::default().agent_port)]
     pub agent_port: u16,
 }
 

@@ -52,20 +52,18 @@ impl Engines {
         for index in 0..config.workers {
             let simulated = simulated(config, index)?;
             let spec = if config.engines_as_processes {
-                engines.keep_process(&simulated).await?
+                engines.keep_process(&simulated).await
             } else {
-                engines.start_task(simulated).await?
+                engines.start_task(simulated).await
             };
+            let spec = spec.with_context(|| format!("cannot start engine w{index}"))?;
             attached.push(Attached { worker: format!("w{index}"), spec });
         }
         Ok((engines, attached))
     }
 
     async fn start_task(&mut self, config: engine_sim::Config) -> anyhow::Result<EngineSpec> {
-        let listen = config.listen;
-        let running = engine_sim::start(config)
-            .await
-            .with_context(|| format!("cannot start the engine at {listen}"))?;
+        let running = engine_sim::start(config).await?;
         let source = running.event_sources.first().context("the engine publishes no events")?;
         let spec = EngineSpec {
             url: format!("http://{}", running.addr),
@@ -88,7 +86,7 @@ impl Engines {
         let mut first = spawn(config)?;
         tokio::select! {
             healthy = healthy(&spec.url) => healthy?,
-            ended = first.child.wait() => bail!("the engine at {} ended with {} while it started", config.listen, ended?),
+            ended = first.child.wait() => bail!("it ended with {} while it started", ended?),
         }
         self.keepers.spawn(keep(config.clone(), first, self.stop.clone()));
         Ok(spec)
@@ -201,5 +199,5 @@ async fn healthy(url: &str) -> anyhow::Result<()> {
     };
     tokio::time::timeout(READY_DEADLINE, poll)
         .await
-        .with_context(|| format!("the engine at {url} is not healthy after {} s", READY_DEADLINE.as_secs()))
+        .with_context(|| format!("{url} is not healthy after {} s", READY_DEADLINE.as_secs()))
 }

@@ -66,7 +66,8 @@ impl Fleet {
         let agents: Vec<Agent> = agents.collect::<anyhow::Result<_>>()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, config.agent_port));
         let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot listen on {address} for the agents"))?;
+        let listener =
+            listener.with_context(|| format!("cannot listen on {address} for the agents (--agent-port)"))?;
         let agents_at = listener.local_addr()?;
         let stop = CancellationToken::new();
         let mut surface = JoinSet::new();
@@ -82,7 +83,9 @@ impl Fleet {
                 clock: Arc::clone(&wires.clock),
             };
             let own = frontend_config(config, &model, index)?;
-            frontends.push(Frontend::start(&own, ports, models.clone()).await?);
+            let frontend = Frontend::start(&own, ports, models.clone()).await;
+            frontends
+                .push(frontend.with_context(|| format!("cannot start frontend {} (--port)", index + 1))?);
         }
         Ok(Self { model, attached, engines, agents, agents_at, surface, frontends, stop })
     }
@@ -122,14 +125,15 @@ impl Fleet {
         lines
     }
 
-    /// Spells a request that a person can paste.
+    /// Spells a request, and a question about the workers, that a person can paste.
     #[must_use]
     pub fn example(&self) -> String {
         let address = self.frontends.first().map_or(String::new(), |frontend| frontend.address().to_string());
+        let program = std::env::args().next().unwrap_or_else(|| "sightline".to_owned());
         format!(
             "  curl -i http://{address}/v1/chat/completions -H 'content-type: application/json' \\\n    \
              -d '{{\"model\":\"{}\",\"max_tokens\":16,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'\n  \
-             sightline workers --frontend http://{address}",
+             {program} workers --frontend http://{address}",
             self.model
         )
     }
