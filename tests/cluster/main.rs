@@ -11,6 +11,10 @@ mod images;
 #[cfg(test)]
 mod mixed;
 #[cfg(test)]
+mod nats_etcd;
+#[cfg(test)]
+mod processes;
+#[cfg(test)]
 mod settle;
 #[cfg(test)]
 mod traffic;

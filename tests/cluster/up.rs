@@ -127,7 +127,8 @@ impl Drop for Up {
     }
 }
 
-fn collect(from: impl std::io::Read + Send + 'static, into: Arc<Mutex<Vec<String>>>) {
+/// Gathers what a process prints, line by line.
+pub(crate) fn collect(from: impl std::io::Read + Send + 'static, into: Arc<Mutex<Vec<String>>>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             into.lock().push(line);

@@ -1,0 +1,116 @@
+//! Frontends, agents and an indexer as processes, on a real nats-server and etcd.
+
+use serde_json::{Value, json};
+
+use crate::images::Picture;
+use crate::processes::{Cluster, WORKERS};
+
+const PREFIXES: u16 = 40;
+
+/// A prompt unlike any other from its first own block on; two of three with an image.
+fn prompt(number: u16) -> Value {
+    let text = format!("Number {number} of many. ") + &"What is to be seen here, and where? ".repeat(6);
+    let mut parts = vec![json!({"type": "text", "text": text})];
+    if !number.is_multiple_of(3) {
+        let picture = Picture { width: 112, height: 84, seed: u8::try_from(number % 256).unwrap() };
+        parts.insert(0, json!({"type": "image_url", "image_url": {"url": picture.data_uri()}}));
+    }
+    json!({
+        "model": "tiny-vl", "max_tokens": 2, "temperature": 0, "messages": [{"role": "user", "content": parts}],
+    })
+}
+
+/// Sends a chat, to a worker where one is named; returns (worker, promised, cached).
+async fn chat(
+    cluster: &Cluster,
+    frontend: usize,
+    body: &Value,
+    worker: Option<&str>,
+) -> (String, Option<u64>, u64) {
+    let request =
+        cluster.http.post(format!("{}/v1/chat/completions", cluster.frontends[frontend])).json(body);
+    let request = match worker {
+        Some(worker) => request.header("x-sightline-worker", worker),
+        None => request,
+    };
+    let answer = request.send().await.unwrap();
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    let header = |name: &str| Some(headers.get(name)?.to_str().unwrap().to_owned());
+    let text = answer.text().await.unwrap();
+    assert!(status.is_success(), "{status}: {text}\n{}", cluster.log());
+    let usage = serde_json::from_str::<Value>(&text).unwrap()["usage"].clone();
+    (
+        header("x-sightline-worker").unwrap_or_default(),
+        header("x-sightline-cached-tokens").map(|tokens| tokens.parse().unwrap()),
+        usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap(),
+    )
+}
+
+/// What a frontend would do with a prompt: the worker, and the tokens it would find cached there.
+async fn explained(cluster: &Cluster, frontend: usize, body: &Value) -> (String, u64) {
+    let url = format!("{}/v1/explain", cluster.frontends[frontend]);
+    let answer: Value = cluster.http.post(url).json(body).send().await.unwrap().json().await.unwrap();
+    let cached = answer["predicted"]["cached_tokens"].as_u64();
+    (answer["worker"].as_str().unwrap_or_default().to_owned(), cached.unwrap_or_default())
+}
+
+fn worker_of(number: u16) -> String {
+    format!("w{}", number % WORKERS)
+}
+
+/// Warms each prompt once, on a worker of its own, through the frontends in turn.
+async fn warm(cluster: &Cluster, prompts: std::ops::Range<u16>) {
+    for number in prompts {
+        chat(cluster, usize::from(number / 2 % 2), &prompt(number), Some(&worker_of(number))).await;
+    }
+    cluster.settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frontends_agree_on_every_warmed_prefix_and_find_what_they_promise() {
+    let mut cluster = Cluster::start().await;
+    warm(&cluster, 0..PREFIXES).await;
+    let mut agreed = 0;
+    for number in 0..PREFIXES {
+        let one = explained(&cluster, 0, &prompt(number)).await;
+        let two = explained(&cluster, 1, &prompt(number)).await;
+        agreed += u16::from(one == two && one.0 == worker_of(number) && one.1 > 0);
+    }
+    assert_eq!(agreed, PREFIXES, "{}", cluster.log());
+    for number in 0..PREFIXES {
+        let (worker, promised, cached) = chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
+        assert_eq!((worker, promised), (worker_of(number), Some(cached)), "prompt {number}");
+    }
+    assert_eq!(cluster.loud_lines(), Vec::<String>::new());
+    for process in cluster.replicas.iter_mut().chain(&mut cluster.agents) {
+        let status = process.terminate().await;
+        assert!(status.success(), "{status}: {process:?}");
+    }
+    assert_eq!(cluster.loud_lines(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_lost_servers_nor_a_killed_agent_cost_a_request_or_a_prediction() {
+    let mut cluster = Cluster::start().await;
+    warm(&cluster, 0..12).await;
+    cluster.nats.kill();
+    cluster.etcd.kill();
+    for number in 0..40 {
+        let (.., cached) = chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
+        assert!(number >= 12 || cached > 0, "prompt {number} was sent to a worker that does not have it");
+    }
+    cluster.etcd.start();
+    cluster.nats.start();
+    cluster.settled().await;
+    cluster.agents[0].kill();
+    for number in 40..52 {
+        chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
+    }
+    cluster.agents[0].start();
+    cluster.settled().await;
+    for number in 0..52 {
+        let (_, promised, cached) = chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
+        assert_eq!(promised, Some(cached), "prompt {number}\n{}", cluster.log());
+        assert!(cached > 0, "prompt {number} is cached nowhere");
+    }
+}

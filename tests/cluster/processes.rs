@@ -1,0 +1,263 @@
+//! A cluster of processes on a real nats-server and etcd, each with a log of its own.
+
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::up::{DEADLINE, Ports, collect};
+
+const MODEL_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/models/tiny-vl");
+const CACHED_BINARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/bin");
+/// Engines, each with an agent.
+pub(crate) const WORKERS: u16 = 3;
+
+/// A program that can be killed, stopped and started again.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    program: String,
+    args: Vec<String>,
+    child: Option<Child>,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Process {
+    fn new(name: &str, program: &str, args: Vec<String>) -> Self {
+        let mut process = Self {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            args,
+            child: None,
+            lines: Arc::default(),
+        };
+        process.start();
+        process
+    }
+
+    /// Starts it, again.
+    pub(crate) fn start(&mut self) {
+        let spawn = |program: &str| {
+            let mut command = Command::new(program);
+            command
+                .args(&self.args)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        };
+        let child = spawn(&self.program).or_else(|_| spawn(&format!("{CACHED_BINARIES}/{}", self.program)));
+        let Ok(mut child) = child else {
+            panic!("no {} on the path or in .cache/bin: run scripts/servers.sh", self.program)
+        };
+        collect(child.stdout.take().unwrap(), Arc::clone(&self.lines));
+        collect(child.stderr.take().unwrap(), Arc::clone(&self.lines));
+        self.child = Some(child);
+    }
+
+    /// Ends it without a chance to say anything.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) async fn terminate(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let end = tokio::time::Instant::now() + DEADLINE;
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(tokio::time::Instant::now() < end, "{} does not end:\n{}", self.name, self.log());
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
+    fn log(&self) -> String {
+        self.lines.lock().iter().map(|line| format!("{}: {line}\n", self.name)).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// etcd, NATS, three engines with agents, two frontends without a model directory, an indexer.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    _ports: (Ports, Ports),
+    _dir: TempDir,
+    pub(crate) etcd: Process,
+    pub(crate) nats: Process,
+    pub(crate) engines: Vec<Process>,
+    pub(crate) agents: Vec<Process>,
+    /// The frontends and the indexer.
+    pub(crate) replicas: Vec<Process>,
+    /// Where clients ask the frontends.
+    pub(crate) frontends: Vec<String>,
+    /// Where operators ask the frontends and the indexer.
+    pub(crate) indexes: Vec<String>,
+    /// Where the agents say how they are.
+    pub(crate) agent_urls: Vec<String>,
+    pub(crate) http: reqwest::Client,
+}
+
+impl Cluster {
+    /// Starts everything; servers first, so that nothing has a reason to complain.
+    pub(crate) async fn start() -> Self {
+        let ports = (Ports::lock(), Ports::lock());
+        let dir = tempfile::tempdir().unwrap();
+        let (servers, engines) = (ports.0.first(), ports.1.first());
+        let [nats_port, etcd_port, peer_port] = [0, 1, 2].map(|after| servers + after);
+        let at = |port: u16| format!("127.0.0.1:{port}");
+        let nats =
+            Process::new("nats", "nats-server", words(&format!("--addr 127.0.0.1 --port {nats_port}")));
+        let (client, peer) = (format!("http://{}", at(etcd_port)), format!("http://{}", at(peer_port)));
+        let etcd = words(&format!(
+            "--data-dir {} --listen-client-urls {client} --advertise-client-urls {client} --listen-peer-urls {peer} \
+             --initial-advertise-peer-urls {peer} --initial-cluster default={peer}",
+            dir.path().join("etcd").display()
+        ));
+        let etcd = Process::new("etcd", "etcd", etcd);
+        let shared = format!("--nats nats://{} --etcd {client} --namespace test", at(nats_port));
+        let sightline = |name: &str, args: &str| {
+            Process::new(name, env!("CARGO_BIN_EXE_sightline"), words(&format!("{name} {args}")))
+        };
+        for port in [nats_port, etcd_port] {
+            answers(port).await;
+        }
+        let model = format!("--model tiny-vl --model-dir {MODEL_DIR}");
+        let mut cluster = Self {
+            etcd,
+            nats,
+            engines: Vec::new(),
+            agents: Vec::new(),
+            replicas: Vec::new(),
+            frontends: Vec::new(),
+            indexes: Vec::new(),
+            agent_urls: Vec::new(),
+            http: client_without_proxy(),
+            _dir: dir,
+            _ports: ports,
+        };
+        for index in 0..WORKERS {
+            let [http, events, replay, own] = [0, 3, 6, 9].map(|after| engines + index + after);
+            let feed = format!("--kv-events tcp://{} --kv-replay tcp://{}", at(events), at(replay));
+            let engine = format!("--listen {} --speed 0 --kv-events-bind {feed} {model}", at(http));
+            cluster.engines.push(sightline("engine-sim", &engine));
+            answers(http).await;
+            let state = cluster._dir.path().join(format!("w{index}"));
+            cluster.agents.push(sightline(
+                "agent",
+                &format!(
+                    "--id w{index} --engine http://{} --listen {} --state-dir {} --drain-ms 0 {feed} {model} {shared}",
+                    at(http),
+                    at(own),
+                    state.display()
+                ),
+            ));
+            cluster.agent_urls.push(format!("http://{}", at(own)));
+        }
+        for index in 0..2 {
+            let [clients, operators] = [3, 5].map(|after| servers + after + index);
+            let listen = format!("--listen {} --admin-listen {}", at(clients), at(operators));
+            cluster.replicas.push(sightline("frontend", &format!("{listen} {shared}")));
+            cluster.frontends.push(format!("http://{}", at(clients)));
+            cluster.indexes.push(format!("http://{}", at(operators)));
+        }
+        let own = at(servers + 7);
+        cluster.replicas.push(sightline("indexer", &format!("--listen {own} {shared}")));
+        cluster.indexes.push(format!("http://{own}"));
+        cluster.settled().await;
+        cluster
+    }
+
+    /// Waits until every frontend is ready and every replica has what the agents have: sequence and digest, not time.
+    pub(crate) async fn settled(&self) {
+        let end = tokio::time::Instant::now() + DEADLINE;
+        while let Some(difference) = self.difference().await {
+            assert!(tokio::time::Instant::now() < end, "not settled: {difference}\n{}", self.log());
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Names one thing that is not settled.
+    async fn difference(&self) -> Option<String> {
+        let mut agents = Vec::new();
+        for url in &self.agent_urls {
+            let Some(shown) = self.get(&format!("{url}/admin/agents")).await else {
+                return Some(format!("{url} does not answer"));
+            };
+            agents.extend(shown["agents"].as_array().unwrap().clone());
+        }
+        if agents.len() != usize::from(WORKERS) || agents.iter().any(|agent| agent["phase"] != "ready") {
+            return Some(format!("agents {agents:?}"));
+        }
+        for url in &self.indexes {
+            let ready = self.get(&format!("{url}/health/ready")).await;
+            if ready.as_ref().is_none_or(|ready| ready["status"] != "ready") {
+                return Some(format!("{url} is {ready:?}"));
+            }
+            let index = self.get(&format!("{url}/admin/index")).await?;
+            for agent in &agents {
+                let same = |holder: &&Value| holder["worker"] == agent["worker"];
+                let holder = index["holders"].as_array().unwrap().iter().find(same);
+                let fields = ["seq", "digest", "blocks"];
+                if !holder.is_some_and(|holder| fields.iter().all(|field| holder[field] == agent[field])) {
+                    return Some(format!("{url} has {holder:?}, agent {agent}"));
+                }
+            }
+        }
+        None
+    }
+
+    /// Asks for JSON; none where nobody answers.
+    pub(crate) async fn get(&self, url: &str) -> Option<Value> {
+        self.http.get(url).send().await.ok()?.json().await.ok()
+    }
+
+    /// Everything that the processes have printed.
+    pub(crate) fn log(&self) -> String {
+        self.processes().map(Process::log).collect()
+    }
+
+    /// Lines that Sightline's processes logged as WARN or ERROR.
+    pub(crate) fn loud_lines(&self) -> Vec<String> {
+        let loud = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+        self.processes()
+            .flat_map(|it| it.log().lines().filter(loud).map(str::to_owned).collect::<Vec<_>>())
+            .collect()
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.agents.iter().chain(&self.replicas).chain(&self.engines)
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn client_without_proxy() -> reqwest::Client {
+    // Another test of this process may have installed it already.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap()
+}
+
+async fn answers(port: u16) {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(tokio::time::Instant::now() < end, "nothing listens on port {port}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
