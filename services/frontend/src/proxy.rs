@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actors::ScheduleRequest;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response, header};
 use identity::ModelName;
 use parking_lot::Mutex;
 use placement::{Policy, RoutingRequest, Traits};
@@ -36,8 +36,9 @@ impl Shared {
         }
         let wishes = Wishes::read(&call.parts.headers)?;
         let bytes = body.len();
-        let read = body.clone();
-        let model = self.reader.pool.run(bytes, move || read_foreign(&read)).await??;
+        let (read, form) = (body.clone(), is_form(&call.parts.headers, &body));
+        let model =
+            if form { None } else { self.reader.pool.run(bytes, move || read_foreign(&read)).await?? };
         let served = self.models.resolve(model.as_deref())?;
         let routing = RoutingRequest {
             prompt_tokens: u32::try_from(bytes / 4).unwrap_or(u32::MAX),
@@ -88,9 +89,24 @@ fn draft(id: &str, model: ModelName) -> Draft {
     Draft { record: Arc::new(record), obstacle: None, predicted: false, traits: Traits::default() }
 }
 
+/// Tells whether a body is a form with files; no parser takes one that begins so for JSON.
+fn is_form(headers: &HeaderMap, body: &[u8]) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let form = b"multipart/";
+    content_type.get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form))
+        && body.starts_with(b"--")
+}
+
 /// Finds the model's name in a JSON body, and refuses what an engine would fetch unchecked.
+///
+/// What is no JSON here may be JSON to an engine (`NaN`, UTF-16, deep nesting): it can't be checked, so it is refused.
 fn read_foreign(body: &[u8]) -> Result<Option<String>, ApiError> {
-    let Ok(value) = serde_json::from_slice::<Value>(body) else { return Ok(None) };
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        ApiError::bad_request("invalid_json", format!("the body must be JSON or a form: {error}"))
+    })?;
     if let Some(member) = remote_media(&value) {
         let message =
             format!("`{member}` must hold a data URL here: other URLs are served by /v1/chat/completions");
@@ -99,18 +115,27 @@ fn read_foreign(body: &[u8]) -> Result<Option<String>, ApiError> {
     Ok(value.get("model").and_then(Value::as_str).map(str::to_owned))
 }
 
-/// Members whose URLs engines fetch.
-const FETCHED: [&str; 7] = ["image_url", "video_url", "audio_url", "file_url", "input_image", "image", "url"];
+/// Members besides `…url` in which engines take URLs, one or a list.
+const FETCHED: [&str; 8] =
+    ["image", "images", "input_image", "video", "videos", "input_video", "audio", "input_audio"];
 
 /// Finds a member that names media by a URL other than `data:`.
 fn remote_media(value: &Value) -> Option<&str> {
     match value {
         Value::Object(members) => members.iter().find_map(|(name, value)| {
-            let fetched = FETCHED.contains(&name.as_str()) && value.as_str().is_some_and(is_remote);
-            if fetched { Some(name.as_str()) } else { remote_media(value) }
+            let fetched = name.ends_with("url") || name.ends_with("urls") || FETCHED.contains(&name.as_str());
+            if fetched && names_remote(value) { Some(name.as_str()) } else { remote_media(value) }
         }),
         Value::Array(items) => items.iter().find_map(remote_media),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+fn names_remote(value: &Value) -> bool {
+    match value {
+        Value::String(url) => is_remote(url),
+        Value::Array(items) => items.iter().any(names_remote),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
 }
 
@@ -145,12 +170,33 @@ mod tests {
         let check = |body: &str| read_foreign(body.as_bytes()).map_err(|error| error.code);
         assert_eq!(check(r#"{"model":"m","input":"http://a/"}"#), Ok(Some("m".to_owned())));
         assert_eq!(check(r#"{"input":[{"image_url":"data:image/png;base64,AA"}]}"#), Ok(None));
-        assert_eq!(check("not json"), Ok(None));
+        assert_eq!(check(" "), Ok(None));
+        // Engines read all of these.
+        let deep =
+            format!(r#"{{"a":{}{},"image_url":"http://10.0.0.1/"}}"#, "[".repeat(200), "]".repeat(200));
+        for body in ["not json", r#"{"a":NaN,"image_url":"http://10.0.0.1/"}"#, "\u{feff}{}", &deep] {
+            assert_eq!(check(body), Err("invalid_json"), "{body}");
+        }
         for body in [
             r#"{"input":[{"type":"input_image","image_url":"http://10.0.0.1/"}]}"#,
             r#"{"input":[{"image_url":{"url":" FILE:///etc/passwd"}}]}"#,
+            r#"{"input":{"image":["data:,","http://10.0.0.1/"]}}"#,
+            r#"{"tools":[{"type":"mcp","server_url":"http://10.0.0.1/"}]}"#,
         ] {
             assert_eq!(check(body), Err("media_url_refused"), "{body}");
         }
+    }
+
+    #[test]
+    fn only_forms_pass_unread() {
+        let check = |content_type: &'static str, body: &str| {
+            let headers =
+                HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))]);
+            is_form(&headers, body.as_bytes())
+        };
+        assert!(check("Multipart/form-data; boundary=x", "--x\r\n"));
+        assert!(!check("multipart/form-data; boundary=x", r#"{"a":NaN}"#));
+        assert!(!check("application/json", "--x"));
+        assert!(!is_form(&HeaderMap::new(), b""));
     }
 }
