@@ -171,7 +171,8 @@ impl Cluster {
         for index in 0..2 {
             let [clients, operators] = [3, 5].map(|after| servers + after + index);
             let listen = format!("--listen {} --admin-listen {}", at(clients), at(operators));
-            cluster.replicas.push(sightline("frontend", &format!("{listen} {shared}")));
+            let cache = format!("--cache-dir {}", cluster._dir.path().join(format!("f{index}")).display());
+            cluster.replicas.push(sightline("frontend", &format!("{listen} {cache} {shared}")));
             cluster.frontends.push(format!("http://{}", at(clients)));
             cluster.indexes.push(format!("http://{}", at(operators)));
         }
@@ -187,6 +188,25 @@ impl Cluster {
         let end = tokio::time::Instant::now() + DEADLINE;
         while let Some(difference) = self.difference().await {
             assert!(tokio::time::Instant::now() < end, "not settled: {difference}\n{}", self.log());
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until a frontend or the indexer takes requests.
+    pub(crate) async fn ready(&self, replica: usize) {
+        self.until_ready(&self.indexes[replica]).await;
+    }
+
+    /// Waits until an agent's worker takes requests.
+    pub(crate) async fn agent_ready(&self, agent: usize) {
+        self.until_ready(&self.agent_urls[agent]).await;
+    }
+
+    async fn until_ready(&self, base: &str) {
+        let end = tokio::time::Instant::now() + DEADLINE;
+        let url = format!("{base}/health/ready");
+        while !self.http.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+            assert!(tokio::time::Instant::now() < end, "{url} is not ready:\n{}", self.log());
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }

@@ -135,7 +135,7 @@ impl Shared {
 
     /// Answers 200 once requests are routed with what the index knows, 503 before and at the end.
     pub(crate) fn show_ready(&self) -> Result<Response<Answer>, ApiError> {
-        if self.stop.is_cancelled() {
+        if self.leaving.load(Ordering::Relaxed) {
             return Err(ApiError::unavailable("draining", "the frontend is ending"));
         }
         if !self.is_ready() {

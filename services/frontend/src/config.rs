@@ -19,7 +19,7 @@ pub struct Config {
     pub namespace: String,
     /// Models whose prompts can be predicted here.
     pub models: Vec<ModelConfig>,
-    /// Directory where model files that came from agents are kept; none keeps them in memory only.
+    /// Directory where model files that came from agents are kept, under `models`; none keeps them in memory only.
     pub cache_dir: Option<PathBuf>,
     /// Bearer keys; none lets everybody in.
     pub keys: Vec<KeyConfig>,
@@ -116,6 +116,9 @@ pub struct Limits {
     pub idle_ms: u64,
     /// Longest time a client may take nothing of its answer, in milliseconds: then the engine's work is cancelled.
     pub stall_ms: u64,
+    /// Time from being asked to end to closing the listeners, in milliseconds: balancers that look at `/health/ready`
+    /// see that this frontend leaves, and its clients are served meanwhile.
+    pub leave_ms: u64,
     /// Longest time streams may take to finish after the end was asked for, in milliseconds.
     pub drain_ms: u64,
     /// Decisions kept for `explain`, and as many mismatches besides.
@@ -139,6 +142,7 @@ impl Default for Limits {
             head_ms: 600_000,
             idle_ms: 300_000,
             stall_ms: 120_000,
+            leave_ms: 0,
             drain_ms: 30_000,
             decisions_kept: 4096,
             index_holders_max: 1024,

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) started: Duration,
     /// Whether it was ready once.
     pub(crate) ready: AtomicBool,
+    /// Whether it is about to end: it serves, but should get no more.
+    pub(crate) leaving: AtomicBool,
     /// Cancelled once the frontend is to end.
     pub(crate) stop: CancellationToken,
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actor_kit::Node;
@@ -16,7 +16,7 @@ use anyhow::Context;
 use identity::{Incarnation, ModelName};
 use media_probe::AddressPolicy;
 use ports::media_source::Limits as FetchLimits;
-use ports::{Bus, Clock, Engine, MediaSource, Registry};
+use ports::{Bus, Clock, Engine, MediaSource, Registry, StateStore};
 use prompt::{Model, ModelFiles, ModelOptions};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -54,6 +54,8 @@ pub struct Ports {
     pub media: Arc<dyn MediaSource>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Where the workers last seen are kept for a restart while the registry is away; none forgets them.
+    pub last_view: Option<Arc<dyn StateStore>>,
 }
 
 /// Models whose files are loaded; several frontends of a process share them.
@@ -65,6 +67,8 @@ pub struct Frontend {
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
     shared: Arc<Shared>,
+    /// How long it says that it leaves before it does.
+    notice: Duration,
     drain: Duration,
     tasks: JoinSet<()>,
     _node: Node,
@@ -136,7 +140,11 @@ impl Frontend {
             models: models.clone(),
             bus: Arc::clone(&ports.bus),
             clock: Arc::clone(&ports.clock),
-            cache: config.cache_dir.as_deref().map(ModelCache::open).transpose()?,
+            cache: config
+                .cache_dir
+                .as_deref()
+                .map(|dir| ModelCache::open(&dir.join("models")))
+                .transpose()?,
         };
         let shared = Arc::new(share(config, ports, models, (id, seed, policy)));
         let mut tasks = JoinSet::new();
@@ -153,7 +161,8 @@ impl Frontend {
             tasks.spawn(server::serve(listener, Arc::new(surface), bounds, shared.stop.clone()));
         }
         let drain = Duration::from_millis(config.limits.drain_ms);
-        Ok(Self { address, admin_address, shared, drain, tasks, _node: node })
+        let notice = Duration::from_millis(config.limits.leave_ms);
+        Ok(Self { address, admin_address, shared, notice, drain, tasks, _node: node })
     }
 
     /// Returns where clients connect.
@@ -180,8 +189,11 @@ impl Frontend {
         self.shared.models.directory()
     }
 
-    /// Takes no new connections, lets answers finish within the configured time, and ends.
+    /// Says for a while that it is not ready, then takes no new connections, lets answers finish within the configured
+    /// time, and ends.
     pub async fn stop(mut self) {
+        self.shared.leaving.store(true, Ordering::Relaxed);
+        self.shared.clock.sleep(self.notice).await;
         self.shared.stop.cancel();
         let finished = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(self.drain, finished).await.is_err() {
@@ -229,6 +241,7 @@ fn share(
             keep_authorization: config.keys.is_empty(),
         },
         ready: AtomicBool::new(false),
+        leaving: AtomicBool::new(false),
         stop: CancellationToken::new(),
     }
 }
@@ -274,7 +287,7 @@ async fn start_actors(
         engine: Arc::clone(&ports.engine),
         clock: Arc::clone(&ports.clock),
         bounds: membership::presence::Bounds::default(),
-        last_view: None,
+        last_view: ports.last_view.clone(),
     };
     let directory = DirectoryHandle::start(node, directory).await?;
     let ledger = Ledger::default();

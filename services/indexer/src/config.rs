@@ -1,6 +1,7 @@
 //! Everything that an indexer can be told.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub struct Config {
     /// Bytes of a query's body.
     #[arg(long, default_value_t = Self::default().body_bytes_max)]
     pub body_bytes_max: usize,
+    /// Directory where the workers last seen are kept; none forgets them at the end.
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
     /// Namespace of workers and subjects; the cluster's.
     #[arg(skip)]
     #[serde(skip)]
@@ -38,6 +42,7 @@ impl Default for Config {
             index_holders_max: 1024,
             index_blocks_max: 64 << 20,
             body_bytes_max: 8 << 20,
+            cache_dir: None,
             namespace: "default".to_owned(),
             secret: String::new(),
         }

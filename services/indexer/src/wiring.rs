@@ -7,7 +7,7 @@ use std::time::Duration;
 use actor_kit::Node;
 use actors::{DirectoryArgs, DirectoryHandle};
 use anyhow::Context;
-use ports::{Bus, Clock, Engine, Registry};
+use ports::{Bus, Clock, Engine, Registry, StateStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,8 @@ pub struct Ports {
     pub engine: Arc<dyn Engine>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Where the workers last seen are kept for a restart while the registry is away; none forgets them.
+    pub last_view: Option<Arc<dyn StateStore>>,
 }
 
 /// A running indexer. Dropping it ends it at once; `stop` lets answers finish.
@@ -60,7 +62,7 @@ impl Indexer {
             engine: ports.engine,
             clock: Arc::clone(&ports.clock),
             bounds: membership::presence::Bounds::default(),
-            last_view: None,
+            last_view: ports.last_view,
         };
         let desks = Desks::new(DirectoryHandle::start(&node, directory).await?);
         let queries = Queries::new(desks.clone(), &config.secret);

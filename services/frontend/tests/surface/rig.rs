@@ -76,6 +76,7 @@ impl Rig {
         let registry = InMemoryRegistry::new(Arc::<TokioClock>::clone(&clock));
         let (engine, media) = (MemoryEngine::default(), MemorySource::default());
         let ports = Ports {
+            last_view: None,
             bus: Arc::new(InMemoryBus::new()),
             registry: Arc::new(registry.attach()),
             engine: Arc::new(engine.clone()),

@@ -9,7 +9,7 @@ use adapter_nats::{Credentials, NatsBus};
 use anyhow::{Context, bail};
 use clap::Args;
 use ports::bus::Link;
-use ports::{Bus, Clock, Registry, TokioClock};
+use ports::{Bus, Clock, Registry, StateStore, TokioClock};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -181,6 +181,17 @@ impl Connection {
         let user = self.etcd_user.clone().map(|name| (name, password()));
         Ok(adapter_etcd::Config { endpoints: self.etcd.clone(), user, tls })
     }
+}
+
+/// Opens the place below a cache directory where the workers last seen are kept.
+///
+/// # Errors
+/// The directory cannot be used.
+pub(crate) fn last_view(cache_dir: Option<&Path>) -> anyhow::Result<Option<Arc<dyn StateStore>>> {
+    let Some(dir) = cache_dir.map(|dir| dir.join("workers")) else { return Ok(None) };
+    let opened = agent::StateDir::open(&dir);
+    let opened = opened.with_context(|| format!("--cache-dir: {} cannot be used", dir.display()))?;
+    Ok(Some(Arc::new(opened)))
 }
 
 /// Puts a certificate and its key together; fails if one is missing.

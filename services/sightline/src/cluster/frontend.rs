@@ -10,7 +10,7 @@ use frontend::{KeyConfig, Limits, MediaConfig, ModelConfig};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::connection::Connection;
+use crate::cluster::connection::{self, Connection};
 
 /// Configuration of one frontend; what is no flag is a table of the configuration file.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
@@ -29,7 +29,8 @@ pub(crate) struct Config {
     /// models are asked of their agents.
     #[arg(long, value_name = "NAME=DIR")]
     model_dir: Vec<String>,
-    /// Directory where model files that came from agents are kept; none keeps them in memory only.
+    /// Directory where model files that came from agents and the workers last seen are kept; none forgets them at
+    /// the end.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     /// Policy where a request names none: kv, kv-text, least-loaded, power-of-two, round-robin or random.
@@ -38,6 +39,9 @@ pub(crate) struct Config {
     /// Network, as a CIDR, from which images are fetched although it is not public; repeatable.
     #[arg(long, value_name = "CIDR")]
     media_allow_net: Vec<String>,
+    /// Time from being asked to end to closing the listeners, unready meanwhile, in milliseconds.
+    #[arg(long)]
+    leave_ms: Option<u64>,
     /// Longest time that answers may take to finish once the end was asked for, in milliseconds.
     #[arg(long)]
     drain_ms: Option<u64>,
@@ -63,10 +67,11 @@ impl Default for Config {
             cache_dir: None,
             policy: own.policy,
             media_allow_net: Vec::new(),
+            leave_ms: None,
             drain_ms: None,
             keys: own.keys,
             media: own.media,
-            limits: own.limits,
+            limits: Limits { leave_ms: 2_000, ..own.limits },
         }
     }
 }
@@ -93,6 +98,7 @@ impl Config {
             limits: self.limits,
         };
         own.media.allow_networks.extend(self.media_allow_net);
+        own.limits.leave_ms = self.leave_ms.unwrap_or(own.limits.leave_ms);
         own.limits.drain_ms = self.drain_ms.unwrap_or(own.limits.drain_ms);
         Ok(own)
     }
@@ -123,7 +129,9 @@ pub(crate) async fn run(
     let own = config.own(connection)?;
     let wires = connection.connect("frontend").await?;
     let (engine, media) = frontend::http_ports(&own)?;
+    let last_view = connection::last_view(own.cache_dir.as_deref())?;
     let ports = frontend::Ports {
+        last_view,
         bus: wires.bus.clone(),
         registry: wires.registry.clone(),
         engine,

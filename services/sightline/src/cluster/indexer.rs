@@ -7,7 +7,7 @@ use adapter_nats::service::Offer;
 use indexer::Indexer;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::connection::Connection;
+use crate::cluster::connection::{self, Connection};
 
 /// Runs an indexer, over HTTP and as a NATS micro service, until `stop` is cancelled.
 ///
@@ -24,7 +24,9 @@ pub(crate) async fn run(
         ..config
     };
     let wires = connection.connect("indexer").await?;
+    let last_view = connection::last_view(own.cache_dir.as_deref())?;
     let ports = indexer::Ports {
+        last_view,
         bus: wires.bus.clone(),
         registry: wires.registry.clone(),
         engine: Arc::new(HttpEngine::new(EngineConfig::default())),

@@ -76,6 +76,7 @@ impl Fleet {
         let mut frontends = Vec::new();
         for index in 0..config.frontends {
             let ports = frontend::Ports {
+                last_view: None,
                 bus: Arc::clone(&wires.bus),
                 registry: Arc::clone(&wires.registry),
                 engine: Arc::clone(&wires.engine),
