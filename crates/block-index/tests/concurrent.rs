@@ -4,7 +4,6 @@
 //! around each lookup and asks the model which depths each holder had from the last change finished before it began to
 //! the last one begun before it ended. A store is one step; a removal goes through one state for each of its blocks.
 #![expect(
-    clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     reason = "a test may fail by panicking, and its sizes are small"

@@ -1,5 +1,4 @@
 //! What is refused, what that leaves behind, and who outlives whom.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail by panicking")]
 
 use block_index::{Branch, Index, Limits, Matches, Reader, Refused, Stored};
 use identity::BlockKey;
