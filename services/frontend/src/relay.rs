@@ -24,6 +24,8 @@ pub(crate) struct Relay {
     scanner: UsageScanner,
     ticket: Option<Ticket>,
     events: bool,
+    /// Whether the last event passed is complete.
+    between_events: bool,
     ended: bool,
 }
 
@@ -51,7 +53,14 @@ impl Relay {
         events: bool,
     ) -> Self {
         let body = Prefixed { first, rest: body };
-        Self { body, scanner: UsageScanner::new(), ticket: Some(ticket), events, ended: false }
+        Self {
+            body,
+            scanner: UsageScanner::new(),
+            ticket: Some(ticket),
+            events,
+            between_events: true,
+            ended: false,
+        }
     }
 
     fn finish(&mut self) {
@@ -76,7 +85,9 @@ impl Relay {
         }
         if self.events {
             let json = ApiError::from(error).json();
-            let event = [b"data: ".as_slice(), &json, b"\n\n"].concat();
+            // What an event was cut in must not swallow the error.
+            let end: &[u8] = if self.between_events { b"" } else { b"\n\n" };
+            let event = [end, b"data: ", &json, b"\n\n"].concat();
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from(event)))));
         }
         Poll::Ready(Some(Err(error.into())))
@@ -99,6 +110,7 @@ impl Body for Relay {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
                     this.scanner.feed(data);
+                    this.between_events = data.ends_with(b"\n\n") || data.ends_with(b"\n\r\n");
                 }
                 if this.body.is_end_stream() {
                     this.finish();
