@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use adapter_nats::NatsBus;
+use ports::Bus;
+use ports::bus::{Link, Message};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -95,6 +98,57 @@ async fn frontends_agree_on_every_warmed_prefix_and_find_what_they_promise() {
     assert_eq!(cluster.loud_lines(), Vec::<String>::new());
 }
 
+/// Asks indexers over NATS.
+async fn ask_service(bus: &NatsBus, subject: &str, question: &Value) -> Value {
+    let payload = question.to_string().into();
+    let message = Message { subject: subject.to_owned(), payload, ..Message::default() };
+    let answer = bus.request(message, DEADLINE).await.unwrap();
+    serde_json::from_slice(&answer.payload).unwrap()
+}
+
+/// Spells the question for a prompt's tokens as the engine has them, an image where its placeholders stand.
+async fn question(cluster: &Cluster, body: &Value) -> Value {
+    let url = format!("{}/tokenize", cluster.engine_urls[0]);
+    let tokens: Value = cluster.http.post(url).json(body).send().await.unwrap().json().await.unwrap();
+    let url = format!("{}/v1/explain", cluster.frontends[0]);
+    let explained: Value = cluster.http.post(url).json(body).send().await.unwrap().json().await.unwrap();
+    let ids = tokens["tokens"].as_array().unwrap();
+    let place = |item: &Value| {
+        let length = usize::try_from(item["tokens"].as_u64().unwrap()).unwrap();
+        let offset = ids.windows(length).position(|run| run.iter().all(|id| *id == run[0])).unwrap();
+        json!({"media_id": item["media_id"], "offset": offset, "length": length})
+    };
+    let media: Vec<Value> = explained["media"].as_array().unwrap().iter().map(place).collect();
+    json!({"model": "tiny-vl", "token_ids": ids, "media": media})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_indexer_answers_over_http_and_as_a_nats_service() {
+    let cluster = Cluster::start().await;
+    warm(&cluster, 0..6).await;
+    let servers = vec![cluster.nats_url.clone()];
+    let bus = NatsBus::connect(&adapter_nats::Config { servers, ..Default::default() }).await.unwrap();
+    bus.link().wait_for(|link| *link == Link::Up).await.unwrap();
+    let info = ask_service(&bus, "$SRV.INFO.sightline-indexer", &Value::Null).await;
+    let subject = info["endpoints"][0]["subject"].as_str().unwrap();
+    for number in 0..6 {
+        let question = question(&cluster, &prompt(number)).await;
+        let whole_blocks = question["token_ids"].as_array().unwrap().len() / 16 * 16;
+        let url = format!("{}/query", cluster.indexes[2]);
+        let over_http: Value =
+            cluster.http.post(url).json(&question).send().await.unwrap().json().await.unwrap();
+        assert_eq!(over_http, ask_service(&bus, subject, &question).await);
+        assert_eq!(over_http[worker_of(number)]["matched_tokens"], whole_blocks, "{over_http}");
+        assert_eq!(over_http[worker_of(number)]["ranks"]["0"], whole_blocks);
+        for other in (0..WORKERS).map(worker_of).filter(|worker| *worker != worker_of(number)) {
+            assert!(over_http[&other]["matched_tokens"].as_u64().unwrap() < whole_blocks as u64);
+        }
+    }
+    let url = format!("{}/query", cluster.indexes[2]);
+    let unknown = json!({"model": "none", "token_ids": []});
+    assert_eq!(cluster.http.post(url).json(&unknown).send().await.unwrap().status(), 404);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_lost_servers_nor_a_killed_agent_cost_a_request_or_a_prediction() {
     let mut cluster = Cluster::start().await;
@@ -143,6 +197,30 @@ async fn a_frontend_that_starts_without_a_registry_knows_the_workers_it_saw() {
         let (worker, promised, cached) = chat(&cluster, 0, &prompt(number), None).await;
         assert_eq!((worker, promised), (worker_of(number), Some(cached)), "{}", cluster.log());
         assert!(cached > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_restarted_while_idle_is_credited_with_nothing_it_had() {
+    let mut cluster = Cluster::start().await;
+    warm(&cluster, 0..9).await;
+    cluster.engines[0].kill();
+    cluster.engines[0].start();
+    // Its agent finds another engine at the same place; before that, what it had is still believed in.
+    let end = tokio::time::Instant::now() + DEADLINE;
+    let blocks = async || {
+        let shown = cluster.get(&format!("{}/admin/agents", cluster.agent_urls[0])).await;
+        shown.and_then(|shown| shown["agents"][0]["blocks"].as_u64())
+    };
+    while blocks().await != Some(0) {
+        assert!(tokio::time::Instant::now() < end, "{}", cluster.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    cluster.settled().await;
+    for number in 0..9 {
+        let (worker, promised, cached) = chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
+        assert_eq!(promised, Some(cached), "prompt {number}\n{}", cluster.log());
+        assert!(worker == worker_of(number) || worker_of(number) == "w0", "prompt {number} went to {worker}");
     }
 }
 

@@ -95,8 +95,8 @@ impl Drop for Process {
 /// etcd, NATS, three engines with agents, two frontends without a model directory, an indexer.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    _ports: (Ports, Ports),
-    _dir: TempDir,
+    /// Options that all parts have.
+    shared: String,
     pub(crate) etcd: Process,
     pub(crate) nats: Process,
     pub(crate) engines: Vec<Process>,
@@ -107,9 +107,16 @@ pub(crate) struct Cluster {
     pub(crate) frontends: Vec<String>,
     /// Where operators ask the frontends and the indexer.
     pub(crate) indexes: Vec<String>,
+    /// Base URLs of the engines.
+    pub(crate) engine_urls: Vec<String>,
+    /// URL of NATS.
+    pub(crate) nats_url: String,
     /// Where the agents say how they are.
     pub(crate) agent_urls: Vec<String>,
     pub(crate) http: reqwest::Client,
+    // Given up last: processes that still run use them.
+    dir: TempDir,
+    ports: (Ports, Ports),
 }
 
 impl Cluster {
@@ -117,70 +124,75 @@ impl Cluster {
     pub(crate) async fn start() -> Self {
         let ports = (Ports::lock(), Ports::lock());
         let dir = tempfile::tempdir().unwrap();
-        let (servers, engines) = (ports.0.first(), ports.1.first());
-        let [nats_port, etcd_port, peer_port] = [0, 1, 2].map(|after| servers + after);
-        let at = |port: u16| format!("127.0.0.1:{port}");
-        let nats =
-            Process::new("nats", "nats-server", words(&format!("--addr 127.0.0.1 --port {nats_port}")));
+        let first = ports.0.first();
+        let [nats_port, etcd_port, peer_port] = [0, 1, 2].map(|after| first + after);
+        let nats = format!("--addr 127.0.0.1 --port {nats_port}");
         let (client, peer) = (format!("http://{}", at(etcd_port)), format!("http://{}", at(peer_port)));
-        let etcd = words(&format!(
+        let etcd = format!(
             "--data-dir {} --listen-client-urls {client} --advertise-client-urls {client} --listen-peer-urls {peer} \
              --initial-advertise-peer-urls {peer} --initial-cluster default={peer}",
             dir.path().join("etcd").display()
-        ));
-        let etcd = Process::new("etcd", "etcd", etcd);
-        let shared = format!("--nats nats://{} --etcd {client} --namespace test", at(nats_port));
-        let sightline = |name: &str, args: &str| {
-            Process::new(name, env!("CARGO_BIN_EXE_sightline"), words(&format!("{name} {args}")))
-        };
-        for port in [nats_port, etcd_port] {
-            answers(port).await;
-        }
-        let model = format!("--model tiny-vl --model-dir {MODEL_DIR}");
+        );
+        let nats_url = format!("nats://{}", at(nats_port));
         let mut cluster = Self {
-            etcd,
-            nats,
+            shared: format!("--nats {nats_url} --etcd {client} --namespace test"),
+            etcd: Process::new("etcd", "etcd", words(&etcd)),
+            nats: Process::new("nats", "nats-server", words(&nats)),
             engines: Vec::new(),
             agents: Vec::new(),
             replicas: Vec::new(),
             frontends: Vec::new(),
             indexes: Vec::new(),
             agent_urls: Vec::new(),
+            engine_urls: Vec::new(),
+            nats_url,
             http: client_without_proxy(),
-            _dir: dir,
-            _ports: ports,
+            dir,
+            ports,
         };
+        for port in [nats_port, etcd_port] {
+            answers(port).await;
+        }
         for index in 0..WORKERS {
-            let [http, events, replay, own] = [0, 3, 6, 9].map(|after| engines + index + after);
-            let feed = format!("--kv-events tcp://{} --kv-replay tcp://{}", at(events), at(replay));
-            let engine = format!("--listen {} --speed 0 --kv-events-bind {feed} {model}", at(http));
-            cluster.engines.push(sightline("engine-sim", &engine));
-            answers(http).await;
-            let state = cluster._dir.path().join(format!("w{index}"));
-            cluster.agents.push(sightline(
-                "agent",
-                &format!(
-                    "--id w{index} --engine http://{} --listen {} --state-dir {} --drain-ms 0 {feed} {model} {shared}",
-                    at(http),
-                    at(own),
-                    state.display()
-                ),
-            ));
-            cluster.agent_urls.push(format!("http://{}", at(own)));
+            cluster.add_worker(index).await;
         }
-        for index in 0..2 {
-            let [clients, operators] = [3, 5].map(|after| servers + after + index);
-            let listen = format!("--listen {} --admin-listen {}", at(clients), at(operators));
-            let cache = format!("--cache-dir {}", cluster._dir.path().join(format!("f{index}")).display());
-            cluster.replicas.push(sightline("frontend", &format!("{listen} {cache} {shared}")));
-            cluster.frontends.push(format!("http://{}", at(clients)));
-            cluster.indexes.push(format!("http://{}", at(operators)));
-        }
-        let own = at(servers + 7);
-        cluster.replicas.push(sightline("indexer", &format!("--listen {own} {shared}")));
-        cluster.indexes.push(format!("http://{own}"));
+        cluster.add_replicas();
         cluster.settled().await;
         cluster
+    }
+
+    /// Starts an engine, then its agent.
+    async fn add_worker(&mut self, index: u16) {
+        let [http, events, replay, own] = [0, 3, 6, 9].map(|after| self.ports.1.first() + index + after);
+        let feed = format!("--kv-events tcp://{} --kv-replay tcp://{}", at(events), at(replay));
+        let model = format!("--model tiny-vl --model-dir {MODEL_DIR}");
+        let engine = format!("--listen {} --speed 0 --kv-events-bind {feed} {model}", at(http));
+        self.engines.push(sightline("engine-sim", &engine));
+        answers(http).await;
+        let state = self.dir.path().join(format!("w{index}"));
+        let places =
+            format!("--engine http://{} --listen {} --state-dir {}", at(http), at(own), state.display());
+        let agent = format!("--id w{index} --drain-ms 0 {places} {feed} {model} {}", self.shared);
+        self.agents.push(sightline("agent", &agent));
+        self.engine_urls.push(format!("http://{}", at(http)));
+        self.agent_urls.push(format!("http://{}", at(own)));
+    }
+
+    /// Starts two frontends and an indexer.
+    fn add_replicas(&mut self) {
+        let first = self.ports.0.first();
+        for index in 0..2 {
+            let [clients, operators] = [3, 5].map(|after| first + after + index);
+            let listen = format!("--listen {} --admin-listen {}", at(clients), at(operators));
+            let cache = self.dir.path().join(format!("f{index}"));
+            let frontend = format!("{listen} --cache-dir {} {}", cache.display(), self.shared);
+            self.replicas.push(sightline("frontend", &frontend));
+            self.frontends.push(format!("http://{}", at(clients)));
+            self.indexes.push(format!("http://{}", at(operators)));
+        }
+        let own = at(first + 7);
+        self.replicas.push(sightline("indexer", &format!("--listen {own} {}", self.shared)));
+        self.indexes.push(format!("http://{own}"));
     }
 
     /// Waits until every frontend is ready and every replica has what the agents have: sequence and digest, not time.
@@ -262,6 +274,14 @@ impl Cluster {
     fn processes(&self) -> impl Iterator<Item = &Process> {
         self.agents.iter().chain(&self.replicas).chain(&self.engines)
     }
+}
+
+fn at(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+fn sightline(part: &str, args: &str) -> Process {
+    Process::new(part, env!("CARGO_BIN_EXE_sightline"), words(&format!("{part} {args}")))
 }
 
 fn words(text: &str) -> Vec<String> {
