@@ -160,6 +160,8 @@ struct State {
     kept: Option<Bytes>,
     keeping: bool,
     keep_at: Duration,
+    /// Whether the present outage was reported.
+    said_unwatched: bool,
     children: Children,
 }
 
@@ -178,7 +180,16 @@ impl Actor for Behaviour {
         children.tick(&me, TICK, || Msg::Tick)?;
         children.after(&me, Duration::ZERO, Msg::Watch)?;
         let keep_at = args.clock.now() + KEEP_PERIOD;
-        let mut state = State { args, published, table, kept: None, keeping: false, keep_at, children };
+        let mut state = State {
+            args,
+            published,
+            table,
+            kept: None,
+            keeping: false,
+            keep_at,
+            said_unwatched: false,
+            children,
+        };
         state.recall(&me)?;
         Ok(state)
     }
@@ -230,12 +241,17 @@ impl State {
     }
 
     fn watch_later(&mut self, me: &ActorRef<Mail<Msg>>, why: &str) -> Result<(), actor_kit::Full> {
-        tracing::warn!(why, "workers are not watched, trying again");
+        if std::mem::replace(&mut self.said_unwatched, true) {
+            tracing::debug!(why, "workers are still not watched");
+        } else {
+            tracing::warn!(why, "workers are not watched, trying again");
+        }
         self.children.after(me, WATCH_RETRY, Msg::Watch).map(drop)
     }
 
     /// Waits for the watch's next event beside the handler.
     fn follow(&mut self, me: &ActorRef<Mail<Msg>>, mut watch: Box<dyn Watch>) -> Result<(), actor_kit::Full> {
+        self.said_unwatched = false;
         let work = async move { watch.next().await.map(|event| (watch, event)) };
         let ended = |outcome: Result<Option<_>, Failed>| match outcome {
             Ok(Some((watch, event))) => Msg::Watched(watch, event),

@@ -76,6 +76,9 @@ impl Models {
                 format!("no worker serves the model `{name}` now"),
             ));
         }
+        if fleet.version() == 0 {
+            return Err(ApiError::unavailable("no_worker", "no worker is known yet"));
+        }
         let message = format!("the model `{name}` does not exist");
         Err(ApiError::not_found("model_not_found", message).param("model"))
     }
