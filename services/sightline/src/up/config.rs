@@ -39,7 +39,8 @@ pub struct Config {
     /// or split by commas.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub media_allow_net: Vec<String>,
-    /// A real engine to attach instead of simulated ones: URL,kv-events=ENDPOINT and, where they apply, ,replay=ENDPOINT and ,bind; repeatable,
+    /// A real engine to attach instead of simulated ones: URL,kv-events=ENDPOINT and, where they apply,
+    /// ,replay=ENDPOINT and ,bind; repeatable,
     /// or split by spaces.
     #[arg(long, value_name = "SPEC", value_delimiter = ' ')]
     pub engine: Vec<EngineSpec>,
