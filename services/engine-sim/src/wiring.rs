@@ -27,6 +27,8 @@ use crate::wall_clock;
 use crate::zmq_endpoint::{self, Side};
 
 const STOP_DEADLINE: Duration = Duration::from_secs(1);
+/// Several engines may share a process; each needs little more than the prompts it runs.
+const SEGMENT_CACHE_BYTES_MAX: u64 = 16 << 20;
 
 /// An engine that serves; dropping it stops it at once.
 #[derive(Debug)]
@@ -131,7 +133,11 @@ pub async fn start(config: Config) -> anyhow::Result<Running> {
 
 async fn load_model(config: &Config) -> anyhow::Result<(Model, Arc<Vocabulary>)> {
     let directory = config.model_dir.clone();
-    let options = ModelOptions { context_length: config.max_model_len, ..ModelOptions::default() };
+    let options = ModelOptions {
+        context_length: config.max_model_len,
+        segment_cache_bytes_max: SEGMENT_CACHE_BYTES_MAX,
+        ..ModelOptions::default()
+    };
     let load = move || -> anyhow::Result<_> {
         let model = Model::new(&ModelFiles::read(&directory)?, options)
             .with_context(|| format!("cannot use the model in {}", directory.display()))?;
