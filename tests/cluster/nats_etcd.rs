@@ -73,6 +73,7 @@ async fn warm(cluster: &Cluster, prompts: std::ops::Range<u16>) {
         chat(cluster, usize::from(number / 2 % 2), &prompt(number), Some(&worker_of(number))).await;
     }
     cluster.settled().await;
+    cluster.idle().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

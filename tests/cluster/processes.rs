@@ -204,6 +204,23 @@ impl Cluster {
         }
     }
 
+    /// Waits until no frontend counts a request in flight, its own or another's.
+    pub(crate) async fn idle(&self) {
+        let end = tokio::time::Instant::now() + DEADLINE;
+        for url in self.indexes.iter().take(self.frontends.len()) {
+            loop {
+                let load = self.get(&format!("{url}/admin/load")).await;
+                let holders = load.as_ref().and_then(|load| load["holders"].as_array());
+                let still = |holders: &Vec<Value>| holders.iter().all(|it| it["active_requests"] == 0);
+                if holders.is_some_and(still) {
+                    break;
+                }
+                assert!(tokio::time::Instant::now() < end, "{url} is not idle: {load:?}");
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        }
+    }
+
     /// Waits until a frontend or the indexer takes requests.
     pub(crate) async fn ready(&self, replica: usize) {
         self.until_ready(&self.indexes[replica]).await;
@@ -235,12 +252,20 @@ impl Cluster {
         if agents.len() != usize::from(WORKERS) || agents.iter().any(|agent| agent["phase"] != "ready") {
             return Some(format!("agents {agents:?}"));
         }
+        for (engine, agent) in self.engine_urls.iter().zip(&agents) {
+            let published = crate::settle::published(&self.http, engine).await;
+            if agent["engine_seq"].as_u64().map_or(0, |last| last + 1) != published {
+                return Some(format!("engine {engine} published {published}, agent {agent}"));
+            }
+        }
         for url in &self.indexes {
             let ready = self.get(&format!("{url}/health/ready")).await;
             if ready.as_ref().is_none_or(|ready| ready["status"] != "ready") {
                 return Some(format!("{url} is {ready:?}"));
             }
-            let index = self.get(&format!("{url}/admin/index")).await?;
+            let Some(index) = self.get(&format!("{url}/admin/index")).await else {
+                return Some(format!("{url} does not answer"));
+            };
             for agent in &agents {
                 let same = |holder: &&Value| holder["worker"] == agent["worker"];
                 let holder = index["holders"].as_array().unwrap().iter().find(same);
