@@ -6,25 +6,25 @@
 
 mod fact;
 mod normal_url;
+mod store;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use identity::MediaId;
 use media_geometry::ImageSize;
 use media_probe::Probe;
 use moka::future::Cache;
 use moka::ops::compute::Op;
-use moka::policy::EvictionPolicy;
 use ports::media_source::{self, Fetch, Fetched, Limits};
 use ports::{Clock, MediaSource};
 
 use self::fact::Fact;
 pub use self::fact::Known;
 use self::normal_url::NormalUrl;
+use self::store::Store;
+pub use self::store::Stored;
 use crate::preprocessor::{self, Preprocessor};
 
 /// Bounds of the cache.
@@ -36,7 +36,7 @@ pub struct Config {
     pub keep: Duration,
     /// How long a failure is remembered.
     pub negative: Duration,
-    /// Fetched bytes kept, as they are handed over.
+    /// Fetched bytes kept.
     pub stored_bytes_max: u64,
     /// Bounds of one fetch.
     pub limits: Limits,
@@ -71,13 +71,27 @@ pub enum Error {
     },
 }
 
+/// Why an id's bytes cannot be had any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// They did not come from here, or too long ago.
+    #[error("no such item is known")]
+    Unknown,
+    /// The origin has other bytes now.
+    #[error("the origin has other bytes by now")]
+    Changed,
+    /// The origin does not give them.
+    #[error(transparent)]
+    Origin(#[from] Error),
+}
+
 /// An item that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Identity and size of the bytes.
     pub known: Known,
-    /// The bytes, as a `data:` URI.
-    pub data_uri: Bytes,
+    /// The bytes.
+    pub stored: Stored,
     /// Whether the origin was asked for it.
     pub fetched: bool,
 }
@@ -91,7 +105,7 @@ struct Inner {
     config: Config,
     facts: Cache<Arc<str>, Arc<Fact>>,
     aliases: Cache<(Arc<str>, Arc<str>), Known>,
-    store: Cache<MediaId, Bytes>,
+    store: Store,
     source: Arc<dyn MediaSource>,
     clock: Arc<dyn Clock>,
     pool: Preprocessor,
@@ -113,11 +127,7 @@ impl DimCache {
     ) -> Self {
         let facts = Cache::builder().max_capacity(config.facts_max).time_to_live(config.keep).build();
         let aliases = Cache::builder().max_capacity(config.facts_max).time_to_live(config.keep).build();
-        let store = Cache::builder()
-            .max_capacity(config.stored_bytes_max)
-            .weigher(|_, bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX))
-            .eviction_policy(EvictionPolicy::lru())
-            .build();
+        let store = Store::new(config.stored_bytes_max);
         Self(Arc::new(Inner { config, facts, aliases, store, source, clock, pool }))
     }
 
@@ -142,6 +152,22 @@ impl DimCache {
         self.0.flight(url, &normal, since).await
     }
 
+    /// Finds the bytes that an id names, if they are still here.
+    pub async fn stored(&self, id: &MediaId) -> Option<Stored> {
+        self.0.store.get(id).await
+    }
+
+    /// Finds the bytes that an id named by asking for the URL they came from. What the origin has instead becomes the
+    /// fact of that URL.
+    ///
+    /// # Errors
+    /// Nothing that the id names can be had.
+    pub async fn recover(&self, id: &MediaId) -> Result<Stored, Lost> {
+        let url = self.0.store.origin(id).await.ok_or(Lost::Unknown)?;
+        let item = self.fetch(&url).await?;
+        if item.known.id == *id { Ok(item.stored) } else { Err(Lost::Changed) }
+    }
+
     /// Remembers what a client's own name stands for; a very long one is not worth it.
     pub async fn name(&self, tenant: &str, uuid: &str, known: &Known) {
         if uuid.len() > NAME_BYTES_MAX {
@@ -161,7 +187,7 @@ impl DimCache {
         Sizes {
             facts: self.0.facts.entry_count(),
             names: self.0.aliases.entry_count(),
-            stored_bytes: self.0.store.weighted_size(),
+            stored_bytes: self.0.store.bytes(),
         }
     }
 }
@@ -191,8 +217,8 @@ impl Inner {
         }
         match &fact.outcome {
             Ok(known) => {
-                let data_uri = self.store.get(&known.id).await?;
-                Some(Ok(Item { known: known.clone(), data_uri, fetched: false }))
+                let stored = self.store.get(&known.id).await?;
+                Some(Ok(Item { known: known.clone(), stored, fetched: false }))
             }
             Err(error) => Some(Err(error.clone())),
         }
@@ -242,7 +268,7 @@ impl Inner {
     ) -> Result<(Fact, Option<Item>), Error> {
         let known = match fact.as_deref() {
             Some(Fact { outcome: Ok(known), validator: Some(validator), .. }) => {
-                self.store.get(&known.id).await.map(|data_uri| (known.clone(), validator.clone(), data_uri))
+                self.store.get(&known.id).await.map(|stored| (known.clone(), validator.clone(), stored))
             }
             _ => None,
         };
@@ -253,26 +279,28 @@ impl Inner {
             limits: self.config.limits,
         };
         match (self.source.fetch(fetch).await, known, fact) {
-            (Ok(Fetched::NotModified { freshness }), Some((known, _, data_uri)), Some(fact)) => {
+            (Ok(Fetched::NotModified { freshness }), Some((known, _, stored)), Some(fact)) => {
+                self.store.came_from(&known.id, url).await;
                 let fact = fact.confirmed(
                     &normal.credentials,
                     self.clock.now(),
                     fact::fresh_until(asked, freshness),
                 );
-                Ok((fact, Some(Item { known, data_uri, fetched: true })))
+                Ok((fact, Some(Item { known, stored, fetched: true })))
             }
             (Ok(Fetched::NotModified { .. }), _, _) => {
                 Err(media_source::Error::Status { status: 304 }.into())
             }
             (Ok(Fetched::Body { bytes, content_type, validator, freshness }), _, _) => {
-                let (known, data_uri) = match self.identify(bytes, content_type).await {
+                let (known, stored) = match self.identify(bytes, content_type).await {
                     Ok(identified) => identified,
                     Err(error @ Error::NotAnImage { .. }) => {
                         return Ok((self.failed(error, normal), None));
                     }
                     Err(error) => return Err(error),
                 };
-                self.store.insert(known.id.clone(), data_uri.clone()).await;
+                self.store.keep(&known.id, &stored).await;
+                self.store.came_from(&known.id, url).await;
                 let fact = Fact {
                     outcome: Ok(known.clone()),
                     validator: fact::proving(validator, self.clock.wall_ms() / 1000),
@@ -280,7 +308,7 @@ impl Inner {
                     learned: self.clock.now(),
                     fresh_until: fact::fresh_until(asked, freshness),
                 };
-                Ok((fact, Some(Item { known, data_uri, fetched: true })))
+                Ok((fact, Some(Item { known, stored, fetched: true })))
             }
             (Err(busy @ media_source::Error::Busy { .. }), _, _) => Err(busy.into()),
             (Err(error), _, _) => Ok((self.failed(error.into(), normal), None)),
@@ -299,7 +327,7 @@ impl Inner {
         }
     }
 
-    async fn identify(&self, bytes: Bytes, content_type: Option<String>) -> Result<(Known, Bytes), Error> {
+    async fn identify(&self, bytes: Bytes, content_type: Option<String>) -> Result<(Known, Stored), Error> {
         let job = move || {
             let (size, media_type) = examine(&bytes, content_type.as_deref())?;
             let known = Known {
@@ -307,12 +335,7 @@ impl Inner {
                 size,
                 bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             };
-            let mut uri = String::with_capacity(bytes.len().div_ceil(3) * 4 + media_type.len() + 16);
-            uri.push_str("data:");
-            uri.push_str(&media_type);
-            uri.push_str(";base64,");
-            STANDARD.encode_string(&bytes, &mut uri);
-            Ok((known, Bytes::from(uri)))
+            Ok((known, Stored { bytes, media_type: Arc::from(media_type) }))
         };
         self.pool.run(usize::MAX, job).await?
     }

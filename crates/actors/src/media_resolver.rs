@@ -3,14 +3,13 @@
 //! *Parent*: whoever makes it; it has no mailbox, and its work runs in its callers. *Asks*: the `DimCache` and the pool.
 //! *Bound*: items per request, bytes per item. *When it dies*: it cannot.
 
-use bytes::Bytes;
 use futures::future::try_join_all;
-use identity::MediaKey;
+use identity::{MediaId, MediaKey};
 use media_geometry::ImageSize;
 use media_probe::Probe;
 use prompt::{ChatRequest, DataUri, MediaEdit, MediaFact, MediaFault, MediaKind, MediaPart, MediaSource};
 
-use crate::dim_cache::{self, DimCache, Known};
+use crate::dim_cache::{self, DimCache, Known, Stored};
 use crate::preprocessor;
 
 /// Bounds of media.
@@ -50,10 +49,23 @@ pub struct Resolved {
     pub facts: Vec<MediaFact>,
     /// How the body is to be changed.
     pub edits: Vec<MediaEdit>,
+    /// What the engine is to be handed in place of URLs, by index.
+    pub handed: Vec<Handed>,
     /// Items without payload: only holders where they are resident can serve the request.
     pub payload_free: Vec<MediaKey>,
     /// One per item, by index.
     pub items: Vec<Item>,
+}
+
+/// An item whose bytes are here and not in the body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// Index among the request's media.
+    pub index: usize,
+    /// The bytes' identity.
+    pub id: MediaId,
+    /// The bytes.
+    pub stored: Stored,
 }
 
 /// How one item was resolved.
@@ -216,7 +228,7 @@ impl MediaResolver {
                     }
                 })?;
                 let origin = if item.fetched { Origin::Fetched } else { Origin::Cached };
-                Ok(Some(Found { known: item.known, origin, url: Some(item.data_uri) }))
+                Ok(Some(Found { known: item.known, origin, stored: Some(item.stored) }))
             }
         }
     }
@@ -226,12 +238,12 @@ impl MediaResolver {
 struct Found {
     known: Known,
     origin: Origin,
-    url: Option<Bytes>,
+    stored: Option<Stored>,
 }
 
 impl Found {
     const fn of(known: Known, origin: Origin) -> Self {
-        Self { known, origin, url: None }
+        Self { known, origin, stored: None }
     }
 }
 
@@ -262,12 +274,14 @@ impl Resolved {
 
     fn add(&mut self, part: &MediaPart, found: Option<Found>) {
         let (index, kind) = (part.index, part.kind);
-        let Some(Found { known, origin, url }) = found else {
+        let Some(Found { known, origin, stored }) = found else {
             self.items.push(Item { index, kind, origin: Origin::Opaque, known: None });
             return;
         };
         self.facts.push(MediaFact { index, id: known.id.clone(), size: known.size });
-        self.edits.push(MediaEdit { index, uuid: Some(known.id.as_str().to_owned()), url });
+        let uuid = Some(known.id.as_str().to_owned());
+        self.edits.push(MediaEdit { index, uuid, replaces_url: stored.is_some() });
+        self.handed.extend(stored.map(|stored| Handed { index, id: known.id.clone(), stored }));
         if origin == Origin::Named {
             self.payload_free.push(known.id.key());
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::dim_cache::{Config, Error};
+use actors::dim_cache::{Config, Error, Lost};
 use actors::{DimCache, Preprocessor};
 use bytes::Bytes;
 use ports::TokioClock;
@@ -30,9 +30,13 @@ fn resource(width: u32, etag: Option<&str>, fresh_s: u64) -> Resource {
 }
 
 fn cache(source: &MemorySource) -> DimCache {
+    cache_with(Config::default(), source)
+}
+
+fn cache_with(config: Config, source: &MemorySource) -> DimCache {
     let clock = Arc::new(TokioClock::from_wall(1_800_000_000_000));
     let pool = Preprocessor::new(actors::preprocessor::Config::default());
-    DimCache::new(Config::default(), Arc::new(source.clone()), clock, pool)
+    DimCache::new(config, Arc::new(source.clone()), clock, pool)
 }
 
 #[tokio::test]
@@ -53,7 +57,8 @@ async fn facts_are_used_while_fresh_and_confirmed_after() {
     source.put(URL, resource(5, Some("\"a\""), 60));
     let cache = cache(&source);
     let first = cache.fetch(URL).await.unwrap();
-    assert!(first.fetched && first.data_uri.starts_with(b"data:image/png;base64,"));
+    assert!(first.fetched);
+    assert_eq!((&first.stored.bytes, &*first.stored.media_type), (&png(5), "image/png"));
     assert_eq!(first.known.size.map(|size| (size.width, size.height)), Some((5, 7)));
     assert!(!cache.fetch(URL).await.unwrap().fetched);
     tokio::time::advance(Duration::from_secs(61)).await;
@@ -128,4 +133,25 @@ async fn names_belong_to_their_tenant() {
     cache.name("a", "x", &known).await;
     assert_eq!(cache.named("a", "x").await, Some(known));
     assert_eq!(cache.named("b", "x").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_without_room_are_had_again_only_if_they_are_the_same() {
+    let source = MemorySource::default();
+    // Nothing fits into the store.
+    let cache = cache_with(Config { stored_bytes_max: 0, ..Config::default() }, &source);
+    source.put(URL, resource(5, None, 60));
+    let id = cache.fetch(URL).await.unwrap().known.id;
+    assert_eq!(cache.stored(&id).await, None);
+    assert_eq!(cache.recover(&id).await.unwrap().bytes, png(5));
+    assert_eq!(source.fetches().len(), 2);
+    source.put(URL, resource(6, None, 60));
+    assert_eq!(cache.recover(&id).await, Err(Lost::Changed));
+    // The id that is asked for stays gone, and the URL's new bytes have their own.
+    let new = cache.fetch(URL).await.unwrap().known.id;
+    assert_eq!(new, prompt::media_id(&png(6)));
+    assert_eq!(cache.recover(&new).await.unwrap().bytes, png(6));
+    assert_eq!(cache.recover(&prompt::media_id(b"never seen")).await, Err(Lost::Unknown));
+    source.remove(URL);
+    assert!(matches!(cache.recover(&new).await, Err(Lost::Origin(_))));
 }

@@ -16,8 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use media_geometry::ImageSize;
 use prompt::{
-    ChatRequest, Clock, MediaEdit, MediaFact, MediaSource, Model, ModelFiles, ModelOptions, PrepareOptions,
-    media_id,
+    ChatRequest, Clock, DataUri, MediaEdit, MediaFact, MediaSource, Model, ModelFiles, ModelOptions,
+    PrepareOptions, media_id,
 };
 
 const WORDS: [&str; 12] =
@@ -120,6 +120,7 @@ fn data_uri() {
     };
     measure("  decode", || uri().decode(u64::MAX).unwrap());
     measure("  identify", || uri().identify(16 * 1024, u64::MAX).unwrap());
-    let edit = MediaEdit { index: 0, uuid: Some("0".repeat(64)), url: None };
-    measure("  rewrite", || request.rewrite(std::slice::from_ref(&edit)));
+    let edit = MediaEdit { index: 0, uuid: Some("0".repeat(64)), replaces_url: false };
+    measure("  rewrite", || request.outline(std::slice::from_ref(&edit)).fill(|_| None));
+    measure("  spell as a data URI", || DataUri::spell("image/png", &image));
 }

@@ -13,6 +13,11 @@ const DECODER: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
+/// Appends `bytes` to a text.
+pub(crate) fn append(bytes: &[u8], text: &mut Vec<u8>) {
+    base64_simd::STANDARD.encode_append(bytes, text);
+}
+
 /// Decodes `text` into `bytes`; answers how many there are, or where the text is wrong.
 pub(crate) fn decode(text: &[u8], bytes: &mut [u8]) -> Result<usize, usize> {
     match base64_simd::STANDARD.decode(text, Out::from_slice(bytes)) {

@@ -32,6 +32,17 @@ impl DataUri {
         Ok(Self { media_type, payload: uri.slice(comma + 1..) })
     }
 
+    /// Spells bytes as a base64 data URI of a media type.
+    #[must_use]
+    pub fn spell(media_type: &str, bytes: &[u8]) -> Bytes {
+        let mut uri = Vec::with_capacity(bytes.len().div_ceil(3) * 4 + media_type.len() + 16);
+        uri.extend_from_slice(b"data:");
+        uri.extend_from_slice(media_type.as_bytes());
+        uri.extend_from_slice(b";base64,");
+        crate::base64_text::append(bytes, &mut uri);
+        Bytes::from(uri)
+    }
+
     /// Returns the media type as the client states it, such as `image/png`; may be empty.
     #[must_use]
     pub fn media_type(&self) -> &str {
@@ -172,6 +183,8 @@ mod tests {
         ) {
             let bytes: Vec<u8> = (0..len).map(|index| seed.wrapping_mul(31).wrapping_add(u8::try_from(index % 251).unwrap())).collect();
             let uri = uri("data:;base64", &STANDARD.encode(&bytes));
+            let spelt = DataUri::parse(&DataUri::spell("", &bytes));
+            prop_assert_eq!(spelt.as_ref(), Ok(&uri));
             let found = uri.identify(keep, u64::MAX).unwrap();
             prop_assert_eq!(&found.prefix[..], &bytes[..keep.min(len)]);
             prop_assert_eq!((found.id, found.bytes), (media_id(&bytes), bytes.len() as u64));

@@ -152,19 +152,17 @@ fn source(source: &MediaSource) -> String {
     }
 }
 
-fn emitted(request: &ChatRequest, edits: &[MediaEdit]) -> String {
-    let chunks = request.rewrite(edits);
-    String::from_utf8(chunks.iter().flat_map(|chunk| chunk.iter().copied()).collect()).unwrap()
+fn emitted(request: &ChatRequest, edits: &[MediaEdit], url: impl FnMut(usize) -> Option<Bytes>) -> String {
+    String::from_utf8(request.outline(edits).fill(url).concat()).unwrap()
 }
 
 #[test]
 fn rewrites_only_what_an_edit_names() {
-    let edit = |uuid: Option<&str>, url: Option<&'static str>| MediaEdit {
-        index: 0,
-        uuid: uuid.map(str::to_owned),
-        url: url.map(|url| Bytes::from_static(url.as_bytes())),
+    let edit = |uuid: Option<&str>, url: Option<&'static str>| {
+        let url = url.map(|url| Bytes::from_static(url.as_bytes()));
+        (MediaEdit { index: 0, uuid: uuid.map(str::to_owned), replaces_url: url.is_some() }, url)
     };
-    for (part, edit, expected) in [
+    for (part, (edit, url), expected) in [
         (
             r#"{ "type" : "image_url","image_url":{"url":"data:image/png;base64,AAAA"}}"#,
             edit(Some("X"), None),
@@ -197,8 +195,10 @@ fn rewrites_only_what_an_edit_names() {
         let request = ChatRequest::parse(&Bytes::from(body(part))).unwrap();
         let expected =
             if part.contains("h\\/a") { expected.replace("t=\"2", "t=\\\"2") } else { expected.to_owned() };
-        assert_eq!(emitted(&request, &[edit]), body(&expected));
-        assert_eq!(emitted(&request, &[]), body(part));
+        let unnamed = [MediaEdit { uuid: None, ..edit.clone() }];
+        assert_eq!(emitted(&request, &[edit], |_| url.clone()), body(&expected));
+        assert_eq!(emitted(&request, &[], |_| url.clone()), body(part));
+        assert_eq!(emitted(&request, &unnamed, |_| None), body(part));
     }
 }
 
@@ -207,7 +207,10 @@ fn rewriting_shares_the_body() {
     let url = format!("data:image/png;base64,{}", "A".repeat(1 << 20));
     let body = Bytes::from(user(&json!([{"type": "image_url", "image_url": {"url": url}}])).to_string());
     let request = ChatRequest::parse(&body).unwrap();
-    let chunks = request.rewrite(&[MediaEdit { index: 0, uuid: Some("X".into()), url: None }]);
+    let edit = MediaEdit { index: 0, uuid: Some("X".into()), replaces_url: false };
+    let outline = request.outline(&[edit]);
+    assert!(outline.is_whole());
+    let chunks = outline.fill(|_| None);
     let inside = body.as_ptr_range();
     let shared: usize = chunks.iter().filter(|chunk| inside.contains(&chunk.as_ptr())).map(Bytes::len).sum();
     assert_eq!(shared, body.len());
@@ -254,10 +257,11 @@ proptest! {
             if let Some(url) = &url {
                 target["image_url"]["url"] = json!(url);
             }
-            applied.push(MediaEdit { index, uuid, url: url.map(Bytes::from) });
+            applied.push(MediaEdit { index, uuid, replaces_url: url.is_some() });
         }
         applied.reverse();
-        let emitted: Value = serde_json::from_str(&emitted(&request, &applied)).unwrap();
+        let url = |index: usize| edits[index].1.clone().map(Bytes::from);
+        let emitted: Value = serde_json::from_str(&emitted(&request, &applied, url)).unwrap();
         prop_assert_eq!(emitted, expected);
     }
 

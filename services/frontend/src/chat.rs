@@ -50,7 +50,7 @@ impl Shared {
             method: Method::POST,
             path: kind.path(),
             headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
-            body: understood.body,
+            payload: understood.payload,
             question,
             draft,
             operator: call.caller.operator,

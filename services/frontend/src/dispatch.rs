@@ -15,6 +15,7 @@ use ports::engine;
 use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::headers;
+use crate::payload::Payload;
 use crate::record::Record;
 use crate::relay::{Relay, Ticket};
 use crate::shared::Shared;
@@ -25,7 +26,7 @@ pub(crate) struct Dispatch {
     pub(crate) method: Method,
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Vec<Bytes>,
+    pub(crate) payload: Payload,
     pub(crate) question: ScheduleRequest,
     /// What is remembered of it, but for where it goes.
     pub(crate) draft: Draft,
@@ -84,7 +85,7 @@ impl Shared {
         mut dispatch: Dispatch,
     ) -> Result<Response<Answer>, ApiError> {
         self.retries.request();
-        if self.retries.quarantined(&dispatch.body, self.clock.now()) {
+        if self.retries.quarantined(|| dispatch.payload.constant(), self.clock.now()) {
             let message = "the request is set aside: two workers failed while they served it";
             return Err(ApiError::unavailable("request_quarantined", message));
         }
@@ -105,7 +106,7 @@ impl Shared {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err((second, _))) => {
                 if deadly && second.deadly() {
-                    self.retries.quarantine(&dispatch.body, self.clock.now());
+                    self.retries.quarantine(&dispatch.payload.constant(), self.clock.now());
                 }
                 self.give_up(&dispatch, second)
             }
@@ -142,7 +143,8 @@ impl Shared {
         let Assignment { worker, holder, decision, reservation } = assignment;
         let record = self.remember(dispatch, (decision, worker.card.block_size, predicted));
         let sighting = self.sighting(&record.model, &holder);
-        match self.forward(dispatch, &worker.endpoint, holder.rank).await {
+        let body = self.hand_over.body(&dispatch.payload).await?;
+        match self.forward(dispatch, body, (&worker.endpoint, holder.rank)).await {
             Ok(begun) => {
                 self.models.directory().answered(&holder.worker);
                 if dispatch.question.streams && begun.status.is_success() {
@@ -181,17 +183,13 @@ impl Shared {
     async fn forward(
         &self,
         dispatch: &Dispatch,
-        endpoint: &engine::Endpoint,
-        rank: Rank,
+        body: Vec<Bytes>,
+        (endpoint, rank): (&engine::Endpoint, Rank),
     ) -> Result<Begun, Failure> {
         let mut headers = dispatch.headers.clone();
         headers::set_rank(&mut headers, rank);
-        let request = engine::Request {
-            method: dispatch.method.clone(),
-            path: dispatch.path.clone(),
-            headers,
-            body: dispatch.body.clone(),
-        };
+        let request =
+            engine::Request { method: dispatch.method.clone(), path: dispatch.path.clone(), headers, body };
         let response = self.engine.forward(endpoint, request).await.map_err(Failure::Engine)?;
         let engine::Response { status, headers, mut body } = response;
         let first = loop {

@@ -16,6 +16,7 @@ use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::dispatch::{Dispatch, Draft, waiting};
 use crate::headers::{self, Wishes};
+use crate::payload::Payload;
 use crate::record::Record;
 use crate::shared::Shared;
 
@@ -52,7 +53,7 @@ impl Shared {
             method: call.parts.method.clone(),
             path: call.parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
             headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
-            body: if body.is_empty() { Vec::new() } else { vec![body] },
+            payload: Payload::whole(body),
             question,
             draft: draft(&call.id, served.model),
             operator: call.caller.operator,

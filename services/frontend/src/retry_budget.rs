@@ -53,8 +53,8 @@ impl RetryBudget {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Says whether a request is set aside.
-    pub(crate) fn quarantined(&self, body: &[Bytes], now: Duration) -> bool {
+    /// Says whether a request is set aside; `body` is asked for only if any are.
+    pub(crate) fn quarantined(&self, body: impl FnOnce() -> Vec<Bytes>, now: Duration) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
@@ -66,7 +66,7 @@ impl RetryBudget {
             self.any.store(false, Ordering::Release);
             return false;
         }
-        let fingerprint = fingerprint(body);
+        let fingerprint = fingerprint(&body());
         killers.iter().any(|(killer, _)| *killer == fingerprint)
     }
 }
@@ -102,10 +102,10 @@ mod tests {
         let budget = RetryBudget::new();
         let body = |text: &'static str| vec![Bytes::from_static(text.as_bytes())];
         let now = Duration::from_secs(1);
-        assert!(!budget.quarantined(&body("bad"), now));
+        assert!(!budget.quarantined(|| body("bad"), now));
         budget.quarantine(&body("bad"), now);
-        assert!(budget.quarantined(&[Bytes::from_static(b"b"), Bytes::from_static(b"ad")], now));
-        assert!(!budget.quarantined(&body("good"), now));
-        assert!(!budget.quarantined(&body("bad"), now + KILLER_FOR * 2));
+        assert!(budget.quarantined(|| vec![Bytes::from_static(b"b"), Bytes::from_static(b"ad")], now));
+        assert!(!budget.quarantined(|| body("good"), now));
+        assert!(!budget.quarantined(|| body("bad"), now + KILLER_FOR * 2));
     }
 }

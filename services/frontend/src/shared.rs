@@ -8,6 +8,7 @@ use placement::Policy;
 use ports::{Clock, Engine};
 use tokio_util::sync::CancellationToken;
 
+use crate::hand_over::HandOver;
 use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::record_log::RecordLog;
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) models: Models,
     pub(crate) reader: Reader,
     pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) hand_over: HandOver,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) records: RecordLog,

@@ -11,6 +11,7 @@ use prompt::{ChatRequest, CompletionRequest, Fallback, Params, PrepareOptions, P
 
 use crate::api_error::ApiError;
 use crate::models::{Models, ServedHere};
+use crate::payload::Payload;
 
 /// A request, ready to be placed and forwarded.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Understood {
     /// Whether `usage` speaks of the one prompt that was predicted.
     pub(crate) one_prompt: bool,
     /// The body for the engine.
-    pub(crate) body: Vec<Bytes>,
+    pub(crate) payload: Payload,
 }
 
 /// Turns bodies into placements' questions; cheap to clone.
@@ -93,7 +94,7 @@ impl Reader {
                 items: Vec::new(),
                 payload_free: Vec::new(),
                 one_prompt: request.prompts().len() == 1,
-                body: vec![body],
+                payload: Payload::whole(body),
             })
         };
         self.pool.run(bytes, job).await?
@@ -111,7 +112,7 @@ impl Reader {
             params: request.params().clone(),
             fallback: prepared.fallback.map(Fallback::as_str),
             prepared,
-            body: request.rewrite(&resolved.edits),
+            payload: Payload::new(request.outline(&resolved.edits), resolved.handed),
             items: resolved.items,
             payload_free: resolved.payload_free,
             one_prompt: true,

@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::access::Access;
 use crate::config::{Config, MediaConfig};
+use crate::hand_over::HandOver;
 use crate::metrics::Metrics;
 use crate::model_cache::ModelCache;
 use crate::model_desk::DeskParts;
@@ -226,6 +227,7 @@ fn share(
         ids: RequestIds::new(&id, seed),
         id,
         models,
+        hand_over: HandOver { pool: reader.pool.clone() },
         reader,
         started: ports.clock.now(),
         engine: ports.engine,

@@ -36,6 +36,11 @@ impl MemorySource {
         self.0.lock().resources.insert(url.to_owned(), resource);
     }
 
+    /// Takes away what is at a URL.
+    pub fn remove(&self, url: &str) {
+        self.0.lock().resources.remove(url);
+    }
+
     /// Returns the fetches that were asked for, in order.
     #[must_use]
     pub fn fetches(&self) -> Vec<Fetch> {

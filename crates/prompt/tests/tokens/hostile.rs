@@ -160,13 +160,10 @@ fn any_body_is_served_or_refused() {
                     prompts.set(prompts.get() + 1);
                 }
             }
-            let edit = |index| MediaEdit {
-                index,
-                uuid: Some("u".into()),
-                url: Some(Bytes::from_static(b"http://m")),
-            };
+            let edit = |index| MediaEdit { index, uuid: Some("u".into()), replaces_url: true };
             let edits: Vec<MediaEdit> = (0..request.media().len()).map(edit).collect();
-            let emitted: Vec<u8> = request.rewrite(&edits).concat();
+            let url = Bytes::from_static(b"http://m");
+            let emitted: Vec<u8> = request.outline(&edits).fill(|_| Some(url.clone())).concat();
             assert!(
                 serde_json::from_slice::<Value>(&emitted).is_ok(),
                 "{}",
