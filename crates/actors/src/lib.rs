@@ -17,7 +17,7 @@ pub use indexer::{HolderView, IndexShelf, IndexView, IndexerArgs, IndexerHandle}
 pub use load_board::{LoadBoardArgs, LoadBoardHandle, Peers};
 pub use media_resolver::MediaResolver;
 pub use preprocessor::Preprocessor;
-pub use replicator::{CardSource, ReplicatorArgs, ReplicatorHandle};
+pub use replicator::{CardSource, MediaListener, ReplicatorArgs, ReplicatorHandle};
 pub use scheduler::{
     Account, Assignment, Balance, DeskLimits, HolderLoad, IndexSource, Ledger, NoIndex, Reservation,
     ScheduleRequest, SchedulerArgs, SchedulerHandle, Sight, Waiting,

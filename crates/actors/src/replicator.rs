@@ -4,6 +4,7 @@
 //! only what differs.
 
 mod inbox;
+mod media_listener;
 mod question;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ use wire::kv::Update;
 
 use crate::directory::DirectoryHandle;
 use crate::indexer::{Batch, IndexerHandle, Outcome};
+
+pub use media_listener::MediaListener;
 
 /// Which holders have cards; the directory, or a stand-in for it.
 pub trait CardSource: Send + Sync + fmt::Debug {
@@ -66,6 +69,8 @@ pub struct ReplicatorArgs {
     pub indexer: IndexerHandle,
     /// Knows which holders to wait for.
     pub cards: Arc<dyn CardSource>,
+    /// Who hears of the media that deltas tell of.
+    pub listeners: Vec<Arc<dyn MediaListener>>,
     /// When to act, and how much to keep.
     pub policy: Policy,
     /// Most blocks that are fetched for one holder.
@@ -235,6 +240,9 @@ impl State {
             if scheme != identity::SCHEME || model != self.args.model {
                 self.tally.rejected += 1;
                 continue;
+            }
+            if let Event::Delta(delta) = &event {
+                media_listener::tell(&self.args.listeners, delta);
             }
             self.step(me, &holder, event, now)?;
         }

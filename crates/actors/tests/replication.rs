@@ -75,6 +75,7 @@ impl Replica {
             clock,
             indexer: indexer.clone(),
             cards: Arc::new(cards.clone()),
+            listeners: Vec::new(),
             policy: Policy::default(),
             blocks_max: limits.blocks_max.into(),
             seed: 1,

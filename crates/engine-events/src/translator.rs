@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod content;
+mod edges;
 mod graph;
 mod key_set;
 
@@ -15,7 +16,9 @@ pub use checkpoint::{Checkpoint, Error as CheckpointError};
 pub use key_set::KeyCopy;
 
 use crate::batch::{Batch, Event, GroupKind, Place, Removed, Stored, Tier};
-use graph::{Above, Graph};
+use content::{Content, Item};
+use edges::Edges;
+use graph::{Above, Graph, NodeId};
 use key_set::KeySet;
 
 /// What a translator must know of its engine.
@@ -67,6 +70,7 @@ pub struct Translator {
     config: Config,
     graph: Graph,
     keys: KeySet,
+    edges: Edges,
     /// The group that is credited, once one was seen.
     main_group: Option<u32>,
     /// Upper bound on blocks that the engine may have cached before the translator listened.
@@ -81,8 +85,8 @@ impl Translator {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let graph = Graph::new(config.blocks_max);
-        let (keys, counts) = (KeySet::default(), Counts::default());
-        Self { config, graph, keys, main_group: None, missed_max: 0, pool_blocks: 0, counts }
+        let (keys, edges, counts) = (KeySet::default(), Edges::default(), Counts::default());
+        Self { config, graph, keys, edges, main_group: None, missed_max: 0, pool_blocks: 0, counts }
     }
 
     /// Applies a batch and returns what changed on balance: what is gone before what is new, children before parents
@@ -100,6 +104,7 @@ impl Translator {
                 Event::Cleared => {
                     self.graph.clear();
                     self.keys.clear();
+                    self.edges.clear();
                     self.missed_max = 0;
                     media.clear();
                     if had_keys {
@@ -122,6 +127,7 @@ impl Translator {
         let had_keys = self.keys.len() > 0;
         self.graph.clear();
         self.keys.clear();
+        self.edges.clear();
         self.pool_blocks = pool_blocks.unwrap_or(u64::from(self.config.blocks_max)).max(1);
         self.missed_max = self.pool_blocks;
         if had_keys { vec![Change::Cleared] } else { Vec::new() }
@@ -183,7 +189,7 @@ impl Translator {
         &self.config
     }
 
-    fn store(&mut self, stored: &Stored, media: &mut Vec<MediaRun>) {
+    fn store(&mut self, stored: &Stored, media: &mut Vec<Told>) {
         if !self.credits(&stored.place, stored.hashes.len()) {
             return;
         }
@@ -195,7 +201,7 @@ impl Translator {
             (Some(None), _) | (None, None) => Above::Unknown,
         };
         let before = above;
-        let mut keyed = Vec::with_capacity(stored.hashes.len());
+        let mut nodes = Vec::with_capacity(stored.hashes.len());
         for (index, (hash, local)) in stored.hashes.iter().zip(&content.locals).enumerate() {
             let Some(node) = self.graph.store(&mut self.keys, hash, (above, *local), 1) else {
                 let refused = stored.hashes.len() - index;
@@ -203,17 +209,39 @@ impl Translator {
                 break;
             };
             self.counts.uncredited = self.counts.uncredited.saturating_add(u64::from(local.is_none()));
-            keyed.push(self.graph.key(node));
+            nodes.push(node);
             above = Above::Node(node);
         }
         if let Above::Node(parent) = before {
             self.graph.prune(parent);
         }
         self.missed_max = self.missed_max.min(self.pool_blocks.saturating_sub(self.graph.present));
-        media.extend(content.media.into_iter().filter_map(|item| {
-            let first_key = keyed.get(item.block).copied().flatten()?;
-            Some(MediaRun { id: item.id, first_key, tokens: item.tokens })
-        }));
+        self.tell(stored, content, &nodes, media);
+    }
+
+    /// Tells of the media that stored blocks show to their end.
+    fn tell(&mut self, stored: &Stored, content: Content, nodes: &[NodeId], media: &mut Vec<Told>) {
+        let reached = stored.parent.as_ref().and_then(|parent| self.edges.take(parent));
+        let first_block = nodes.first().and_then(|node| self.graph.key(*node));
+        if let (Some(run), Some(shown_by), false) = (reached, first_block, content.carries) {
+            media.push(Told { run, shown_by });
+        }
+        media.extend(content.media.iter().filter_map(|item| self.told(item, nodes)));
+        let edge = content.edge.and_then(|item| self.told(&item, nodes));
+        if let (Some(edge), Some(last)) = (edge, stored.hashes.last()) {
+            self.edges.put(last.clone(), edge.run);
+        }
+    }
+
+    /// Names the blocks in which an item begins and ends; none where they have no keys.
+    fn told(&self, item: &Item, nodes: &[NodeId]) -> Option<Told> {
+        let key = |block: usize| self.graph.key(*nodes.get(block)?);
+        let first_key = match usize::try_from(item.first) {
+            Ok(block) => key(block),
+            Err(_) => self.graph.key_before(*nodes.first()?, item.first.unsigned_abs()),
+        };
+        let run = MediaRun { id: item.id.clone(), first_key: first_key?, tokens: item.tokens };
+        Some(Told { run, shown_by: key(item.last)? })
     }
 
     fn remove(&mut self, removed: &Removed) {
@@ -255,12 +283,20 @@ impl Translator {
     }
 }
 
-fn stored_change(run: Run, media: &[MediaRun]) -> Change {
+/// A media item, and the block whose store shows the end of its range.
+#[derive(Debug)]
+struct Told {
+    run: MediaRun,
+    shown_by: BlockKey,
+}
+
+fn stored_change(run: Run, media: &[Told]) -> Change {
     let media = if media.is_empty() {
         Vec::new()
     } else {
         let keys: HashSet<BlockKey> = run.keys.iter().copied().collect();
-        media.iter().filter(|item| keys.contains(&item.first_key)).cloned().collect()
+        let shown = media.iter().filter(|told| keys.contains(&told.shown_by));
+        shown.map(|told| told.run.clone()).collect()
     };
     Change::Stored { parent: run.parent, keys: run.keys, media }
 }

@@ -11,7 +11,7 @@ use engine_events::{
     Batch, Config, EngineHash, Event, ExtraKey, ExtraKeys, GroupKind, Lora, Place, Record, Removed, Stored,
     Tier, Translator,
 };
-use identity::{BlockKey, Incarnation, KeyScope, KeySetDigest, extend_key};
+use identity::{BlockKey, Incarnation, KeyScope, KeySetDigest, MediaId, MediaSpan, block_keys, extend_key};
 use membership::{Change, Run};
 use proptest::prelude::*;
 
@@ -400,22 +400,112 @@ fn lost_history_shows_as_coverage() {
     covers(&translator, 1.0);
 }
 
-#[test]
-fn media_that_begin_and_end_in_a_batch_are_told() {
+/// A prompt of 99s (placeholders) and other tokens, and where its media lie.
+struct Picture {
+    tokens: Vec<u32>,
+    /// Id, first token, range's length.
+    media: Vec<(&'static str, usize, usize)>,
+}
+
+impl Picture {
+    /// Stores some of its blocks in one event, as vLLM tells of them.
+    fn stored(&self, blocks: std::ops::Range<usize>) -> Event {
+        let size = SIZE as usize;
+        let extra = |block: usize| {
+            let overlaps = self.media.iter().filter(move |(_, start, length)| {
+                *start < (block + 1) * size && start + length > block * size
+            });
+            let key = |(id, start, _): &(&str, usize, usize)| ExtraKey::Media {
+                id: (*id).into(),
+                offset: *start as i64 - (block * size) as i64,
+            };
+            overlaps.map(key).collect::<Vec<_>>()
+        };
+        Event::Stored(Stored {
+            hashes: blocks.clone().map(|block| EngineHash::Int(block as u64 + 1)).collect(),
+            parent: (blocks.start > 0).then(|| EngineHash::Int(blocks.start as u64)),
+            tokens: self.tokens[blocks.start * size..blocks.end * size].to_vec(),
+            extra_keys: ExtraKeys::Listed(blocks.clone().map(extra).collect()),
+            ..stored(None, &[])
+        })
+    }
+
+    fn blocks(&self) -> usize {
+        self.tokens.len() / SIZE as usize
+    }
+
+    /// The keys of its blocks.
+    fn keys(&self) -> Vec<BlockKey> {
+        let spans = self.media.iter().map(|(id, start, length)| MediaSpan {
+            key: MediaId::new(id).key(),
+            start: *start as u32,
+            len: *length as u32,
+        });
+        block_keys(KeyScope::default().root(), &self.tokens, &spans.collect::<Vec<_>>(), SIZE)
+    }
+}
+
+/// Lists the media that a sequence of batches tells of: id, index of the first block, tokens.
+fn told(picture: &Picture, cuts: &[usize]) -> Vec<(String, usize, u32)> {
     let config = Config { block_size: SIZE, placeholders: vec![99], ..Config::default() };
     let mut translator = Translator::new(config);
-    let media = |id: &str, offset| ExtraKey::Media { id: id.into(), offset };
-    let event = Stored {
-        tokens: vec![1, 99, 99, 99, 99, 99, 2, 99, 99, 99, 99, 99],
-        extra_keys: ExtraKeys::Listed(vec![
-            vec![media("a", 1)],
-            vec![media("a", -3), media("b", 3)],
-            vec![media("b", -1)],
-        ]),
-        ..stored(None, &[1, 2, 3])
+    let keys = picture.keys();
+    let mut told = Vec::new();
+    for cut in cuts.windows(2) {
+        for change in translator.apply(&batch(vec![picture.stored(cut[0]..cut[1])])) {
+            let Change::Stored { media, .. } = change else { continue };
+            told.extend(media.into_iter().map(|run| {
+                let first = keys.iter().position(|key| *key == run.first_key).unwrap();
+                (run.id.as_str().to_owned(), first, run.tokens)
+            }));
+        }
+    }
+    told
+}
+
+#[test]
+fn media_are_told_once_their_end_is_seen() {
+    let two = Picture {
+        tokens: vec![1, 99, 99, 99, 99, 99, 2, 99, 99, 99, 99, 99, 3, 3, 3, 3],
+        media: vec![("a", 1, 5), ("b", 7, 5)],
     };
-    let changes = translator.apply(&batch(vec![Event::Stored(event)]));
-    let [Change::Stored { keys, media, .. }] = &changes[..] else { unreachable!("one run: {changes:?}") };
-    let told: Vec<_> = media.iter().map(|run| (run.id.as_str(), run.first_key, run.tokens)).collect();
-    assert_eq!(told, [("a", keys[0], 5)], "b may go on in the next block");
+    let (a, b) = (("a".to_owned(), 0, 5), ("b".to_owned(), 1, 5));
+    assert_eq!(told(&two, &[0, 3]), [a.clone()], "b may go on in the next block");
+    assert_eq!(told(&two, &[0, 3, 4]), [a.clone(), b.clone()], "the next block does not name b");
+    assert_eq!(told(&two, &[0, 1, 2, 3, 4]), [a, b], "however the blocks are stored");
+    // Rows with a token between them: the blocks that name the item say how far it goes.
+    let rows = Picture {
+        tokens: vec![1, 99, 99, 5, 99, 99, 5, 99, 99, 5, 2, 2, 2, 2, 2, 2],
+        media: vec![("rows", 1, 9)],
+    };
+    assert_eq!(told(&rows, &[0, 4]), [("rows".to_owned(), 0, 8)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// However a prompt is cut into events, each image of placeholders alone is told once, by its length.
+    #[test]
+    fn images_are_measured_across_events(
+        items in prop::collection::vec((0_usize..6, 1_usize..30), 1..5),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let names = ["a", "b", "c", "d"];
+        let mut picture = Picture { tokens: vec![1], media: Vec::new() };
+        for (name, (text, length)) in names.iter().zip(&items) {
+            picture.tokens.extend(std::iter::repeat_n(2, *text));
+            picture.media.push((name, picture.tokens.len(), *length));
+            picture.tokens.extend(std::iter::repeat_n(99, *length));
+        }
+        picture.tokens.extend(std::iter::repeat_n(3, 2 * SIZE as usize));
+        let blocks = picture.blocks();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(blocks)).collect();
+        cuts.extend([0, blocks]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let expected: Vec<_> = picture.media.iter().map(|(id, start, length)| {
+            ((*id).to_owned(), start / SIZE as usize, *length as u32)
+        }).collect();
+        prop_assert_eq!(told(&picture, &cuts), expected, "cut at {:?}", cuts);
+    }
 }

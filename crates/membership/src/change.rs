@@ -11,7 +11,7 @@ pub enum Change {
         parent: Option<BlockKey>,
         /// The chain, each key the child of the one before it.
         keys: Vec<BlockKey>,
-        /// Media items whose range begins in this run.
+        /// Media items whose range is seen to end in this run; it may begin before it.
         media: Vec<MediaRun>,
     },
     /// Blocks that the holder no longer has, children before parents.

@@ -47,6 +47,7 @@ impl DeskParts {
             clock: Arc::clone(&self.clock),
             indexer: index.clone(),
             cards: Arc::new(self.directory.clone()),
+            listeners: Vec::new(),
             policy: membership::replica::Policy::default(),
             blocks_max: u64::from(self.limits.blocks_max),
             seed: self.seed,

@@ -97,6 +97,7 @@ impl Desks {
             clock: Arc::clone(&parts.clock),
             indexer: index.clone(),
             cards: Arc::new(self.directory.clone()),
+            listeners: Vec::new(),
             policy: membership::replica::Policy::default(),
             blocks_max: u64::from(parts.limits.blocks_max),
             seed: parts.seed,

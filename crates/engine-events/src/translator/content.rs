@@ -12,18 +12,34 @@ pub(super) struct Content {
     pub(super) root: Option<BlockKey>,
     /// Per block: the hash of its content; none where it is not comparable.
     pub(super) locals: Vec<Option<u64>>,
-    /// Media items that begin and end in the event.
-    pub(super) media: Vec<Begun>,
+    /// Media items whose range ends in the event, in order.
+    pub(super) media: Vec<Item>,
+    /// The item whose range reaches the event's last token: a next block that does not name it shows that it ended.
+    pub(super) edge: Option<Item>,
+    /// Whether the first block names an item that began before the event.
+    pub(super) carries: bool,
 }
 
-/// A media item that begins in a block.
+/// A media item's range, as far as an event shows it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Begun {
+pub(super) struct Item {
     pub(super) id: MediaId,
-    /// Index of the block in the event.
-    pub(super) block: usize,
-    /// Placeholders in its range.
+    /// Index of the block in which it begins; below 0 for blocks before the event's first.
+    pub(super) first: i64,
+    /// Index of the last block that names it.
+    pub(super) last: usize,
+    /// Placeholders from its beginning on.
     pub(super) tokens: u32,
+}
+
+/// An item as the blocks' extra keys name it.
+#[derive(Clone, Copy, Debug)]
+struct Named<'a> {
+    id: &'a str,
+    /// Index of its first token, from the event's first; below 0 before it.
+    start: i64,
+    /// Index of the last block that names it.
+    last: usize,
 }
 
 /// One block's extra keys, told apart.
@@ -54,7 +70,7 @@ pub(super) fn content(stored: &Stored, config: &Config) -> Content {
         return content;
     }
     let mut salt = Some("");
-    let mut begun = Vec::new();
+    let mut named: Vec<Named<'_>> = Vec::new();
     for (block, (tokens, local)) in stored.tokens.chunks_exact(size).zip(&mut content.locals).enumerate() {
         let first = block == 0 && stored.parent.is_none();
         let extras = match listed.and_then(|lists| lists.get(block)) {
@@ -67,14 +83,16 @@ pub(super) fn content(stored: &Stored, config: &Config) -> Content {
         }
         if let Some(extras) = extras {
             *local = Some(local_key(tokens, extras.media.iter().map(|(id, _)| MediaKey::of(id).get())));
-            begun.extend(extras.media.iter().filter_map(|(id, offset)| {
-                let offset = usize::try_from((*offset)?).ok().filter(|offset| *offset < size)?;
-                Some((*id, block, block * size + offset))
-            }));
+            for (id, offset) in extras.media {
+                let start = offset.and_then(|offset| start_of(block, offset, size));
+                let Some(start) = start else { continue };
+                name(&mut named, Named { id, start, last: block });
+            }
         }
     }
     content.root = salt.map(|cache_salt| KeyScope { secret: &config.secret, lora_name, cache_salt }.root());
-    content.media = ended(&begun, &stored.tokens, &config.placeholders);
+    content.carries = named.iter().any(|item| item.start < 0);
+    content.measure(&named, &stored.tokens, size, &config.placeholders);
     content
 }
 
@@ -120,22 +138,55 @@ fn placeholder_runs(tokens: &[u32], placeholders: &[u32]) -> usize {
     runs
 }
 
-/// Measures the items whose range of placeholders also ends in the event.
-fn ended(begun: &[(&str, usize, usize)], tokens: &[u32], placeholders: &[u32]) -> Vec<Begun> {
-    let mut media = Vec::new();
-    for (index, (id, block, start)) in begun.iter().enumerate() {
-        let stop = begun.get(index + 1).map(|(_, _, next)| *next).filter(|next| next > start);
-        let (Some(range), Some(first)) =
-            (tokens.get(*start..stop.unwrap_or(tokens.len())), tokens.get(*start))
-        else {
-            continue;
-        };
-        let length = range.iter().take_while(|token| *token == first).count();
-        let seen = stop.is_some() || length < range.len();
-        if seen && placeholders.contains(first) {
-            let tokens = u32::try_from(length).unwrap_or(u32::MAX);
-            media.push(Begun { id: MediaId::new(id), block: *block, tokens });
+/// Longest distance, in tokens, between an item's beginning and a block that names it.
+const REACH_MAX: i64 = 1 << 24;
+
+/// Turns an offset in a block to an index from the event's first token; none for nonsense.
+fn start_of(block: usize, offset: i64, size: usize) -> Option<i64> {
+    let (begin, size) = (i64::try_from(block.checked_mul(size)?).ok()?, i64::try_from(size).ok()?);
+    (-REACH_MAX..size).contains(&offset).then(|| begin.saturating_add(offset))
+}
+
+/// Adds an item that a block names, or stretches the one that the block before named too.
+fn name<'a>(named: &mut Vec<Named<'a>>, item: Named<'a>) {
+    let mut recent = named.iter_mut().rev().take_while(|known| known.last + 1 >= item.last);
+    match recent.find(|known| known.start == item.start && known.id == item.id) {
+        Some(known) => known.last = item.last,
+        None => named.push(item),
+    }
+}
+
+impl Content {
+    /// Measures the items that the event shows to the end of their placeholders.
+    fn measure(&mut self, named: &[Named<'_>], tokens: &[u32], size: usize, placeholders: &[u32]) {
+        for (index, item) in named.iter().enumerate() {
+            let next = named.get(index + 1).map(|next| next.start).filter(|next| *next > item.start);
+            let stop = next.and_then(|next| usize::try_from(next).ok());
+            let from = usize::try_from(item.start).unwrap_or(0);
+            let end = (item.last + 1).saturating_mul(size).min(stop.unwrap_or(usize::MAX)).min(tokens.len());
+            let Some(range) = tokens.get(from..end) else { continue };
+            let Some(first) = range.first().filter(|first| placeholders.contains(first)) else { continue };
+            let run = range.iter().take_while(|token| *token == first).count();
+            // Other tokens stand among the placeholders where blocks after the run still name the item.
+            let plain = from + run > item.last * size;
+            let length = if plain {
+                run
+            } else {
+                range.iter().rposition(|token| token == first).map_or(0, |at| at + 1)
+            };
+            let before = u64::try_from(item.start.saturating_neg()).unwrap_or(0);
+            let item = Item {
+                id: MediaId::new(item.id),
+                first: item.start.div_euclid(i64::try_from(size).unwrap_or(i64::MAX)),
+                last: item.last,
+                tokens: u32::try_from(before.saturating_add(length as u64)).unwrap_or(u32::MAX),
+            };
+            let shown = stop.is_some() || item.last + 1 < self.locals.len() || (plain && from + run < end);
+            if shown {
+                self.media.push(item);
+            } else if plain {
+                self.edge = Some(item);
+            }
         }
     }
-    media
 }

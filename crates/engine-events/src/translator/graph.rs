@@ -132,6 +132,16 @@ impl Graph {
         self.node(id).key
     }
 
+    /// Returns the key of the block that stands `steps` before another.
+    pub(super) fn key_before(&self, id: NodeId, steps: u64) -> Option<BlockKey> {
+        let mut id = id;
+        for _ in 0..steps {
+            let Above::Node(parent) = self.node(id).above else { return None };
+            id = parent;
+        }
+        self.key(id)
+    }
+
     /// Takes one copy of a block; answers whether one was known.
     pub(super) fn remove(&mut self, keys: &mut KeySet, hash: &EngineHash) -> bool {
         let Some(id) = self.by_hash.get(hash).copied() else {
