@@ -65,8 +65,8 @@ pub struct Artefacts {
     pub configs: String,
 }
 
-/// Options of the engine's chat template.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Options of the engine that decide a prompt's tokens beside the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TemplateOptions {
     /// How message contents reach the template.
     pub content_format: ContentFormat,
@@ -77,7 +77,7 @@ pub struct TemplateOptions {
 }
 
 /// How message contents reach a chat template.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContentFormat {
     /// Decided from the template, as the engine does.
     #[default]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use identity::WorkerId;
 
-use crate::card::{Artefacts, Card};
+use crate::card::{Artefacts, Card, TemplateOptions};
 
 /// What the cards of one pool agree on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +13,8 @@ pub struct PoolKey {
     pub block_size: u32,
     /// Digests of tokenizer, template and configuration.
     pub artefacts: Artefacts,
+    /// Template and media options of the engines.
+    pub template: TemplateOptions,
     /// Fingerprint of the secret that enters keys.
     pub secret_fingerprint: u64,
 }
@@ -24,6 +26,7 @@ impl PoolKey {
         Self {
             block_size: card.block_size,
             artefacts: card.artefacts.clone(),
+            template: card.template.clone(),
             secret_fingerprint: card.secret_fingerprint,
         }
     }
@@ -84,6 +87,13 @@ mod tests {
         assert_eq!(pools.len(), 1);
         assert_eq!(pools[0].workers, [WorkerId::new("a"), WorkerId::new("b")]);
         assert_eq!(pools[0].weight_permille, 1000);
+    }
+
+    #[test]
+    fn engines_with_other_media_options_are_another_pool() {
+        let mut other = card("b", 16, "t");
+        other.template.media_kwargs = r#"{"max_pixels":100}"#.to_owned();
+        assert_eq!(pools([&card("a", 16, "t"), &other]).len(), 2);
     }
 
     #[test]

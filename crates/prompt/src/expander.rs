@@ -64,7 +64,7 @@ impl PlaceholderIds {
     pub(crate) fn resolve(
         configs: &[&serde_json::Value],
         geometry: Option<&Geometry>,
-        tokeniser: &Tokeniser,
+        token_id: impl Fn(&str) -> Option<u32>,
     ) -> Self {
         let number = |name: &str| {
             let found =
@@ -74,10 +74,9 @@ impl PlaceholderIds {
         let token = |name: &str| {
             let found =
                 configs.iter().find_map(|config| config.get(name).and_then(serde_json::Value::as_str));
-            found.and_then(|token| tokeniser.token_id(token))
+            found.and_then(&token_id)
         };
-        let known =
-            || geometry?.family().placeholder_names().iter().find_map(|name| tokeniser.token_id(name));
+        let known = || geometry?.family().placeholder_names().iter().find_map(|name| token_id(name));
         let numbers = ["image_token_id", "image_token_index", "media_placeholder_token_id"];
         Self {
             image: numbers.into_iter().find_map(number).or_else(|| token("image_token")).or_else(known),

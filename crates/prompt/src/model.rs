@@ -109,7 +109,7 @@ impl Model {
         facts.context_length = options.context_length.or(facts.context_length);
         let geometry = geometry(files, options.media_kwargs)?;
         let configs = [&config, &processor_config, &tokenizer_config];
-        let ids = PlaceholderIds::resolve(&configs, geometry.as_ref(), &tokeniser);
+        let ids = PlaceholderIds::resolve(&configs, geometry.as_ref(), |name| tokeniser.token_id(name));
         let expander = Expander::new(geometry, ids, &tokeniser);
         let choice = match options.chat_template {
             Some(template) => TemplateChoice { plain: Some(template), tools: None },

@@ -2,11 +2,10 @@
 
 use identity::{Incarnation, ModelName, WorkerId};
 use membership::Card;
-use membership::card::{Artefacts, Engine, Limits, RankFeed, State};
-use prompt::{Digests, ModelFiles};
-use serde_json::Value;
+use membership::card::{Artefacts, Engine, Limits, RankFeed, State, TemplateOptions};
+use prompt::{Digests, Kwargs, ModelFiles};
 
-use crate::config::Config;
+use crate::config::{Config, ContentFormat};
 use crate::discovery::Discovered;
 
 /// What a model directory contributes.
@@ -21,27 +20,8 @@ impl Model {
     pub(crate) fn of(files: &ModelFiles) -> Self {
         let Digests { tokenizer, template, configs } = files.digests();
         let artefacts = Artefacts { tokenizer, template, configs };
-        Self { artefacts, placeholders: placeholders(&files.config) }
+        Self { artefacts, placeholders: prompt::placeholder_tokens(files) }
     }
-}
-
-/// Lists the numbers that `config.json` gives for tokens that stand for media.
-fn placeholders(config: &[u8]) -> Vec<u32> {
-    const NAMES: [&str; 7] = [
-        "image_token_id",
-        "image_token_index",
-        "media_placeholder_token_id",
-        "video_token_id",
-        "video_token_index",
-        "audio_token_id",
-        "audio_token_index",
-    ];
-    let config: Value = serde_json::from_slice(config).unwrap_or_default();
-    let number = |name: &&str| config.get(name)?.as_u64().and_then(|id| u32::try_from(id).ok());
-    let mut ids: Vec<u32> = NAMES.iter().filter_map(number).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids
 }
 
 /// Fingerprints the cluster's secret, so that workers with another one are seen to be apart; zero for none.
@@ -68,6 +48,7 @@ pub(crate) fn card(worker: WorkerId, endpoint: &str, config: &Config, found: (&D
         ranks: discovered.ranks.iter().map(feed).collect(),
         secret_fingerprint: secret_fingerprint(&config.secret),
         artefacts: model.artefacts.clone(),
+        template: template(config),
         engine: Engine { kind: "vllm".to_owned(), version: discovered.version.clone() },
         limits: Limits {
             context_tokens_max: discovered.context_tokens_max,
@@ -76,6 +57,20 @@ pub(crate) fn card(worker: WorkerId, endpoint: &str, config: &Config, found: (&D
             kv_blocks: discovered.kv_blocks,
         },
         ..blank
+    }
+}
+
+/// Writes down the options that the engine was started with.
+fn template(config: &Config) -> TemplateOptions {
+    let text = |kwargs: &Option<Kwargs>| kwargs.as_ref().map_or_else(String::new, Kwargs::to_text);
+    TemplateOptions {
+        content_format: match config.chat_template_content_format {
+            ContentFormat::Auto => membership::card::ContentFormat::Auto,
+            ContentFormat::String => membership::card::ContentFormat::String,
+            ContentFormat::OpenAi => membership::card::ContentFormat::OpenAi,
+        },
+        default_kwargs: text(&config.default_chat_template_kwargs),
+        media_kwargs: text(&config.mm_processor_kwargs),
     }
 }
 
@@ -89,11 +84,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholders_are_the_non_negative_numbers() {
-        let config =
-            br#"{"image_token_id": 7, "image_token_index": -1, "video_token_id": 8, "audio_token_id": null}"#;
-        assert_eq!(placeholders(config), [7, 8]);
-        assert_eq!(placeholders(b"not json"), Vec::<u32>::new());
+    fn options_of_the_engine_are_on_the_card() {
+        let kwargs = |text: &str| text.parse().ok();
+        let config = Config {
+            mm_processor_kwargs: kwargs(r#"{"max_pixels": 9, "do_x": true}"#),
+            default_chat_template_kwargs: kwargs("{}"),
+            chat_template_content_format: ContentFormat::OpenAi,
+            ..Config::default()
+        };
+        let options = template(&config);
+        assert_eq!(options.media_kwargs, r#"{"do_x":true,"max_pixels":9}"#);
+        assert_eq!(options.default_kwargs, "");
+        assert_eq!(options.content_format, membership::card::ContentFormat::OpenAi);
+        assert_eq!(template(&Config::default()), TemplateOptions::default());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of one agent, which speaks for one engine.
@@ -35,6 +36,15 @@ pub struct Config {
     /// Directory with the model's tokenizer, chat template and configurations; none leaves digests out of the card.
     #[arg(long)]
     pub model_dir: Option<PathBuf>,
+    /// How the engine was told to process media, as its own `--mm-processor-kwargs`: it changes what images become.
+    #[arg(long, value_name = "JSON")]
+    pub mm_processor_kwargs: Option<Kwargs>,
+    /// Template variables that the engine sets by default, as its own `--default-chat-template-kwargs`.
+    #[arg(long, value_name = "JSON")]
+    pub default_chat_template_kwargs: Option<Kwargs>,
+    /// How message contents reach the engine's chat template, as its own `--chat-template-content-format`.
+    #[arg(long, value_enum, default_value_t = Self::default().chat_template_content_format)]
+    pub chat_template_content_format: ContentFormat,
     /// Name of the worker, unique in the namespace; host and port of the engine by default.
     #[arg(long)]
     pub id: Option<String>,
@@ -69,6 +79,20 @@ pub struct Config {
     pub drain_ms: u64,
 }
 
+/// How message contents reach a chat template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContentFormat {
+    /// Decided from the template.
+    #[default]
+    Auto,
+    /// One string.
+    String,
+    /// A list of parts.
+    #[value(name = "openai")]
+    OpenAi,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -80,6 +104,9 @@ impl Default for Config {
             data_parallel_size: 1,
             model: None,
             model_dir: None,
+            mm_processor_kwargs: None,
+            default_chat_template_kwargs: None,
+            chat_template_content_format: ContentFormat::Auto,
             id: None,
             state_dir: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 8090)),

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::Config;
+pub use config::{Config, ContentFormat};
 pub use operator_surface::{AgentView, serve};
 pub use speaker::Phase;
 pub use state_dir::StateDir;

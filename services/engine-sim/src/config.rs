@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 
 use crate::event_codec::{EventFormat, HashForm};
@@ -21,6 +22,9 @@ pub struct Config {
     /// Directory with the model's tokenizer, chat template and configurations; also `root` of `/v1/models`.
     #[arg(long, default_value_os_t = Self::default().model_dir)]
     pub model_dir: PathBuf,
+    /// How images are processed, as vLLM's `--mm-processor-kwargs`.
+    #[arg(long, value_name = "JSON")]
+    pub mm_processor_kwargs: Option<Kwargs>,
     /// Tokens of a KV block.
     #[arg(long, default_value_t = Self::default().block_size)]
     pub block_size: u32,
@@ -107,6 +111,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8100)),
             model: None,
             model_dir: PathBuf::from("fixtures/models/tiny-vl"),
+            mm_processor_kwargs: None,
             block_size: 16,
             kv_blocks: 2048,
             speed: 1.0,

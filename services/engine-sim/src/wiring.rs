@@ -136,6 +136,7 @@ async fn load_model(config: &Config) -> anyhow::Result<(Model, Arc<Vocabulary>)>
     let options = ModelOptions {
         context_length: config.max_model_len,
         segment_cache_bytes_max: SEGMENT_CACHE_BYTES_MAX,
+        media_kwargs: config.mm_processor_kwargs.clone().unwrap_or_default().into_map(),
         ..ModelOptions::default()
     };
     let load = move || -> anyhow::Result<_> {

@@ -1,8 +1,10 @@
 //! A frontend's configuration.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 
 /// Everything a frontend can be told; every field has a default.
@@ -19,6 +21,9 @@ pub struct Config {
     pub namespace: String,
     /// Models whose prompts can be predicted here.
     pub models: Vec<ModelConfig>,
+    /// How the engines of a model were told to process media, by the model's name: JSON objects, as vLLM's
+    /// `--mm-processor-kwargs`. Where none is given, the workers' cards say.
+    pub media_kwargs: BTreeMap<String, Kwargs>,
     /// Directory where model files that came from agents are kept, under `models`; none keeps them in memory only.
     pub cache_dir: Option<PathBuf>,
     /// Bearer keys; none lets everybody in.
@@ -160,6 +165,7 @@ impl Default for Config {
             id: String::new(),
             namespace: "default".to_owned(),
             models: Vec::new(),
+            media_kwargs: BTreeMap::new(),
             cache_dir: None,
             keys: Vec::new(),
             policy: "kv".to_owned(),

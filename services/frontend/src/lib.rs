@@ -11,6 +11,7 @@ mod dispatch;
 mod faults;
 mod hand_over;
 mod headers;
+mod loaded_models;
 mod metrics;
 mod model_cache;
 mod model_desk;
@@ -36,4 +37,5 @@ mod verification;
 mod wiring;
 
 pub use config::{Config, KeyConfig, Limits, MediaConfig, ModelConfig};
-pub use wiring::{Frontend, LoadedModels, Ports, http_ports, load_models, run};
+pub use loaded_models::{LoadedModel, LoadedModels, load_models};
+pub use wiring::{Frontend, Ports, http_ports, run};

@@ -1,4 +1,5 @@
-//! Models whose files are not here: asked of agents, verified against their cards, kept on disk.
+//! Models whose files are not here, asked of agents, verified against their cards, kept on disk; and those whose workers'
+//! options are others than those they were loaded under.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,15 +7,17 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use identity::{ModelName, WorkerId};
-use membership::card::Artefacts;
+use membership::Pool;
+use membership::card::{Artefacts, TemplateOptions};
 use ports::bus::Message;
 use ports::{Bus, Clock};
-use prompt::{Digests, Model, ModelFiles, ModelOptions};
+use prompt::{Digests, ModelFiles};
 use tokio_util::sync::CancellationToken;
 use wire::files::{File, Request, Response};
 
+use crate::loaded_models::{self, MediaOverrides};
 use crate::model_cache::ModelCache;
-use crate::models::Models;
+use crate::models::{Known, Models, Origin};
 
 /// How long an agent may take for one answer.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -35,7 +38,19 @@ pub(crate) struct ModelSupply {
     pub(crate) models: Models,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) overrides: MediaOverrides,
     pub(crate) cache: Option<ModelCache>,
+}
+
+/// A model to be loaded.
+#[derive(Clone, Debug)]
+struct Wanted {
+    model: ModelName,
+    /// Its files, where they are here already.
+    own: Option<Arc<ModelFiles>>,
+    artefacts: Artefacts,
+    options: TemplateOptions,
+    workers: Vec<WorkerId>,
 }
 
 /// When a model is asked for next, after failures.
@@ -52,26 +67,27 @@ impl ModelSupply {
         let mut failed: HashMap<ModelName, Patience> = HashMap::new();
         loop {
             changed.borrow_and_update();
-            for (model, artefacts, workers) in self.wanted() {
+            for wanted in self.wanted() {
+                let model = &wanted.model;
                 let now = self.clock.now();
-                if failed.get(&model).is_some_and(|patience| now < patience.next_at) {
+                if failed.get(model).is_some_and(|patience| now < patience.next_at) {
                     continue;
                 }
                 let supplied = tokio::select! {
-                    supplied = self.supply(&model, &artefacts, &workers) => supplied,
+                    supplied = self.supply(&wanted) => supplied,
                     () = stop.cancelled() => return,
                 };
                 if let Err(cause) = supplied {
-                    let pause = failed.get(&model).map_or(PAUSE_MIN, |it| (it.pause * 2).min(PAUSE_MAX));
+                    let pause = failed.get(model).map_or(PAUSE_MIN, |it| (it.pause * 2).min(PAUSE_MAX));
                     let cause = format!("{cause:#}");
-                    if failed.contains_key(&model) {
+                    if failed.contains_key(model) {
                         tracing::debug!(%model, cause, "model files cannot be had yet");
                     } else {
                         tracing::info!(%model, cause, "model files cannot be had yet, routing by load");
                     }
-                    failed.insert(model, Patience { next_at: self.clock.now() + pause, pause });
+                    failed.insert(model.clone(), Patience { next_at: self.clock.now() + pause, pause });
                 } else {
-                    failed.remove(&model);
+                    failed.remove(model);
                 }
             }
             let again = if failed.is_empty() { PAUSE_MAX } else { PAUSE_MIN };
@@ -83,46 +99,62 @@ impl ModelSupply {
         }
     }
 
-    /// Lists the models whose files are not here as the heaviest pool's cards say, with the workers that have them.
-    fn wanted(&self) -> Vec<(ModelName, Artefacts, Vec<WorkerId>)> {
+    /// Lists the models that are not here as the heaviest pool's cards have them, with the workers that have their files.
+    fn wanted(&self) -> Vec<Wanted> {
         let fleet = self.models.directory().fleet();
         let wanted = fleet.models().filter_map(|model| {
-            let pool = fleet.pools(model).into_iter().find(|pool| is_known(&pool.key.artefacts))?;
-            let here = self.models.has(model, &pool.key.artefacts);
-            (!here).then(|| (model.clone(), pool.key.artefacts, pool.workers))
+            let here = self.models.known(model);
+            let own = match &here {
+                Some(Known { origin: Origin::Own(files), .. }) => Some(Arc::clone(files)),
+                Some(_) | None => None,
+            };
+            let usable = |pool: &Pool| own.is_some() || is_known(&pool.key.artefacts);
+            let Pool { key, workers, .. } = fleet.pools(model).into_iter().find(usable)?;
+            let options = self.overrides.over(model, &key.template);
+            let same = here.is_some_and(|here| {
+                let files = match &here.origin {
+                    Origin::Own(_) => true,
+                    Origin::Agent(artefacts) => *artefacts == key.artefacts,
+                };
+                files && here.options == options
+            });
+            let model = model.clone();
+            (!same).then_some(Wanted { model, own, artefacts: key.artefacts, options, workers })
         });
         wanted.collect()
     }
 
-    async fn supply(
-        &self,
-        model: &ModelName,
-        artefacts: &Artefacts,
-        workers: &[WorkerId],
-    ) -> anyhow::Result<()> {
+    async fn supply(&self, wanted: &Wanted) -> anyhow::Result<()> {
+        let (model, artefacts) = (&wanted.model, &wanted.artefacts);
+        let (files, origin) = match &wanted.own {
+            Some(files) => (Arc::clone(files), Origin::Own(Arc::clone(files))),
+            None => (self.files(wanted).await?, Origin::Agent(artefacts.clone())),
+        };
+        let (name, options) = (model.clone(), wanted.options.clone());
+        let load = move || loaded_models::load(&name, &files, &options);
+        let prompt = tokio::task::spawn_blocking(load).await.context("loading was interrupted")??;
+        self.models.supply(model, Known { prompt, origin, options: wanted.options.clone() });
+        tracing::info!(%model, "model files are here");
+        Ok(())
+    }
+
+    /// Finds a model's files on disk, or asks its workers' agents for them.
+    async fn files(&self, wanted: &Wanted) -> anyhow::Result<Arc<ModelFiles>> {
+        let Wanted { model, artefacts, workers, .. } = wanted;
         let cached = match &self.cache {
             Some(cache) => cache.load(artefacts).await,
             None => None,
         };
-        let files = if let Some(files) = cached {
-            files
-        } else {
-            let files = self.fetch(artefacts, workers).await?;
-            if let Some(cache) = &self.cache
-                && let Err(cause) = cache.store(artefacts, &files).await
-            {
-                tracing::warn!(%model, cause = format!("{cause:#}"), "model files are not kept on disk");
-            }
-            files
-        };
-        let load = move || Model::new(&files, ModelOptions::default());
-        let loaded = tokio::task::spawn_blocking(load).await.context("loading was interrupted")??;
-        if let Some(why) = loaded.template_failure() {
-            tracing::warn!(%model, why, "chats of this model are routed without credit");
+        if let Some(files) = cached {
+            return Ok(files);
         }
-        self.models.supply(model, artefacts.clone(), Arc::new(loaded));
-        tracing::info!(%model, "model files are here");
-        Ok(())
+        let files = self.fetch(artefacts, workers).await?;
+        if let Some(cache) = &self.cache
+            && let Err(cause) = cache.store(artefacts, &files).await
+        {
+            tracing::warn!(%model, cause = format!("{cause:#}"), "model files are not kept on disk");
+        }
+        Ok(files)
     }
 
     /// Asks one worker's agent after the other.

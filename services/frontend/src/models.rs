@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use actors::DirectoryHandle;
 use identity::ModelName;
-use membership::card::Artefacts;
-use prompt::Model;
+use membership::card::{Artefacts, TemplateOptions};
+use prompt::{Model, ModelFiles};
 use tokio::sync::watch;
 
 use crate::api_error::ApiError;
+use crate::loaded_models::{LoadedModel, LoadedModels};
 use crate::model_desk::ModelDesk;
 
 /// The models, by name; cheap to clone.
@@ -23,10 +24,21 @@ pub(crate) struct Models {
 
 /// A model whose files are here.
 #[derive(Clone, Debug)]
-struct Known {
-    prompt: Arc<Model>,
-    /// Digests of files that came from an agent; none for those of an own directory, which count always.
-    artefacts: Option<Artefacts>,
+pub(crate) struct Known {
+    pub(crate) prompt: Arc<Model>,
+    /// Where they are from.
+    pub(crate) origin: Origin,
+    /// The engines' options under which it is loaded.
+    pub(crate) options: TemplateOptions,
+}
+
+/// Where a model's files are from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// An own directory: they count whatever cards say.
+    Own(Arc<ModelFiles>),
+    /// An agent: they have these digests.
+    Agent(Artefacts),
 }
 
 /// What a client's model name stands for here.
@@ -46,9 +58,12 @@ pub(crate) struct ServedHere {
 const OPENING_MAX: Duration = Duration::from_secs(2);
 
 impl Models {
-    pub(crate) fn new(directory: DirectoryHandle, prompts: HashMap<ModelName, Arc<Model>>) -> Self {
-        let known = |(name, prompt)| (name, Known { prompt, artefacts: None });
-        let prompts = Arc::new(prompts.into_iter().map(known).collect());
+    pub(crate) fn new(directory: DirectoryHandle, loaded: LoadedModels) -> Self {
+        let known = |(name, loaded)| {
+            let LoadedModel { prompt, files, options } = loaded;
+            (name, Known { prompt, origin: Origin::Own(files), options })
+        };
+        let prompts = Arc::new(loaded.into_iter().map(known).collect());
         Self {
             directory,
             prompts: Arc::new(watch::Sender::new(prompts)),
@@ -93,16 +108,14 @@ impl Models {
         }
     }
 
-    /// Tells whether a model's files are here, with these digests or from an own directory.
-    pub(crate) fn has(&self, model: &ModelName, artefacts: &Artefacts) -> bool {
-        let prompts = self.prompts.borrow();
-        prompts.get(model).is_some_and(|known| known.artefacts.as_ref().is_none_or(|have| have == artefacts))
+    /// Tells what is here of a model.
+    pub(crate) fn known(&self, model: &ModelName) -> Option<Known> {
+        self.prompts.borrow().get(model).cloned()
     }
 
-    /// Takes in a model whose files came from an agent.
-    pub(crate) fn supply(&self, model: &ModelName, artefacts: Artefacts, prompt: Arc<Model>) {
+    /// Takes in a model.
+    pub(crate) fn supply(&self, model: &ModelName, known: Known) {
         self.prompts.send_modify(|prompts| {
-            let known = Known { prompt, artefacts: Some(artefacts) };
             Arc::make_mut(prompts).insert(model.clone(), known);
         });
     }

@@ -1,6 +1,5 @@
 //! A frontend put together.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +12,10 @@ use actors::{
     Preprocessor, dim_cache, preprocessor,
 };
 use anyhow::Context;
-use identity::{Incarnation, ModelName};
+use identity::Incarnation;
 use media_probe::AddressPolicy;
 use ports::media_source::Limits as FetchLimits;
 use ports::{Bus, Clock, Engine, MediaSource, Registry, StateStore};
-use prompt::{Model, ModelFiles, ModelOptions};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +24,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::access::Access;
 use crate::config::{Config, MediaConfig};
 use crate::hand_over::HandOver;
+use crate::loaded_models::{LoadedModels, MediaOverrides, load_models};
 use crate::metrics::Metrics;
 use crate::model_cache::ModelCache;
 use crate::model_desk::DeskParts;
@@ -59,9 +58,6 @@ pub struct Ports {
     pub last_view: Option<Arc<dyn StateStore>>,
 }
 
-/// Models whose files are loaded; several frontends of a process share them.
-pub type LoadedModels = HashMap<ModelName, Arc<Model>>;
-
 /// A running frontend. Dropping it ends it at once; `stop` lets streams finish.
 #[derive(Debug)]
 pub struct Frontend {
@@ -73,25 +69,6 @@ pub struct Frontend {
     drain: Duration,
     tasks: JoinSet<()>,
     _node: Node,
-}
-
-/// Loads the models that a configuration names.
-///
-/// # Errors
-/// Names the model and the file that cannot be used.
-pub fn load_models(config: &Config) -> anyhow::Result<LoadedModels> {
-    let load = |model: &crate::config::ModelConfig| {
-        let files = ModelFiles::read(&model.dir)?;
-        Model::new(&files, ModelOptions::default())
-    };
-    let named = config.models.iter().map(|model| {
-        let loaded = load(model).with_context(|| format!("model {} cannot be loaded", model.name))?;
-        if let Some(why) = loaded.template_failure() {
-            tracing::warn!(model = model.name, why, "chats of this model are routed without credit");
-        }
-        Ok((ModelName::new(&model.name), Arc::new(loaded)))
-    });
-    named.collect()
 }
 
 /// Makes the ports to engines and media that a configuration describes.
@@ -141,6 +118,7 @@ impl Frontend {
             models: models.clone(),
             bus: Arc::clone(&ports.bus),
             clock: Arc::clone(&ports.clock),
+            overrides: MediaOverrides::new(config),
             cache: config
                 .cache_dir
                 .as_deref()

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use prompt::Kwargs;
 use prompt::media_config::{MediaFiles, config_of_type, geometry_of, parse_size, report, report_each};
 
 /// Builds the parser.
@@ -26,6 +27,13 @@ pub(crate) fn command() -> Command {
             path("preprocessor-config", "A preprocessor_config.json for --model-type")
                 .value_name("FILE")
                 .conflicts_with("model-dir"),
+        )
+        .arg(
+            Arg::new("mm-processor-kwargs")
+                .long("mm-processor-kwargs")
+                .value_name("JSON")
+                .value_parser(value_parser!(Kwargs))
+                .help("How the engine was told to process images"),
         )
         .arg(
             Arg::new("each")
@@ -63,11 +71,12 @@ pub(crate) fn run(given: &ArgMatches) -> anyhow::Result<()> {
             (config_of_type(model_type), preprocessor.map(|file| read(file)).transpose()?, None)
         }
     };
+    let kwargs = given.get_one::<Kwargs>("mm-processor-kwargs").map(Kwargs::to_string);
     let files = MediaFiles {
         config: &config,
         preprocessor: preprocessor.as_deref(),
         processor: processor.as_deref(),
-        kwargs: None,
+        kwargs: kwargs.as_deref().map(str::as_bytes),
     };
     let Some(geometry) = geometry_of(&files)? else {
         bail!("no family is known for this model type: its counts can only be learned from an engine");

@@ -1,5 +1,6 @@
 //! `sightline frontend`: one frontend of a cluster.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,6 +8,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::Args;
 use frontend::{KeyConfig, Limits, MediaConfig, ModelConfig};
+use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +47,9 @@ pub(crate) struct Config {
     /// Longest time that answers may take to finish once the end was asked for, in milliseconds.
     #[arg(long)]
     drain_ms: Option<u64>,
+    /// How the engines of a model were told to process media, by the model's name, where their cards do not say.
+    #[arg(skip)]
+    media_kwargs: BTreeMap<String, Kwargs>,
     /// Bearer keys; none lets everybody in.
     #[arg(skip)]
     keys: Vec<KeyConfig>,
@@ -69,6 +74,7 @@ impl Default for Config {
             media_allow_net: Vec::new(),
             leave_ms: None,
             drain_ms: None,
+            media_kwargs: own.media_kwargs,
             keys: own.keys,
             media: own.media,
             limits: Limits { leave_ms: 2_000, ..own.limits },
@@ -91,6 +97,7 @@ impl Config {
             namespace: connection.namespace.clone(),
             models,
             cache_dir: self.cache_dir,
+            media_kwargs: self.media_kwargs,
             keys: self.keys,
             policy: self.policy,
             secret: connection.secret.clone(),

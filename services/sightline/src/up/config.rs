@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 
 use crate::up::engine_spec::EngineSpec;
@@ -26,6 +27,10 @@ pub struct Config {
     /// Directory with the model's tokenizer, chat template and configurations.
     #[arg(long, value_name = "DIR", default_value_os_t = Self::default().model_dir)]
     pub model_dir: PathBuf,
+    /// How the engines process images, as vLLM's `--mm-processor-kwargs`: simulated ones are started so, attached ones
+    /// must have been.
+    #[arg(long, value_name = "JSON")]
+    pub mm_processor_kwargs: Option<Kwargs>,
     /// Tokens of a KV block.
     #[arg(long, value_name = "N", default_value_t = Self::default().block_size)]
     pub block_size: u32,
@@ -69,6 +74,7 @@ impl Default for Config {
             port: 8000,
             model: None,
             model_dir: PathBuf::from("fixtures/models/tiny-vl"),
+            mm_processor_kwargs: None,
             block_size: 16,
             kv_blocks: 2048,
             speed: 1.0,

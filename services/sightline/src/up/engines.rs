@@ -109,6 +109,7 @@ fn simulated(config: &Config, index: u16) -> anyhow::Result<engine_sim::Config> 
         listen: ([127, 0, 0, 1], zero_or(config.engine_port)?).into(),
         model: Some(config.model_name()),
         model_dir: config.model_dir.clone(),
+        mm_processor_kwargs: config.mm_processor_kwargs.clone(),
         block_size: config.block_size,
         kv_blocks: config.kv_blocks,
         speed: config.speed,
@@ -140,6 +141,9 @@ fn spawn(config: &engine_sim::Config) -> anyhow::Result<Process> {
         .arg(format!("--block-size={}", config.block_size))
         .arg(format!("--kv-blocks={}", config.kv_blocks));
     command.arg(format!("--speed={}", config.speed)).arg("--kv-events-bind");
+    if let Some(kwargs) = &config.mm_processor_kwargs {
+        command.arg(format!("--mm-processor-kwargs={kwargs}"));
+    }
     for (flag, endpoint) in [("--kv-events", &config.kv_events), ("--kv-replay", &config.kv_replay)] {
         if let Some(endpoint) = endpoint {
             command.arg(flag).arg(endpoint);

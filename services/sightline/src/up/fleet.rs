@@ -181,6 +181,7 @@ fn start_agent(config: &Config, model: &str, attached: &Attached, wires: &Wires)
         kv_replay: attached.spec.replay.clone(),
         model: Some(model.to_owned()),
         model_dir: Some(config.model_dir.clone()),
+        mm_processor_kwargs: config.mm_processor_kwargs.clone(),
         id: Some(attached.worker.clone()),
         ..agent::Config::default()
     };
