@@ -1,5 +1,6 @@
 //! The media client: fetches from origins that nobody vouches for.
 
+mod beginning;
 mod caching;
 mod hosts;
 mod names;
@@ -10,15 +11,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 use media_probe::AddressPolicy;
 use ports::MediaSource;
-use ports::media_source::{Error, Fetch, Fetched, Limits, Validator};
+use ports::media_source::{Begun, Error, Fetch, Fetched, Limits, Validator, Wanted};
 use url::Url;
 
-use self::hosts::Hosts;
+use self::beginning::Part;
+use self::hosts::{Hosts, Permit};
 use self::names::Names;
 use self::target::Target;
 use crate::chunks::Chunks;
@@ -58,7 +60,15 @@ pub struct HttpMediaSource {
 /// What one hop of a fetch led to.
 enum Hop {
     Redirect(Url),
-    Done(Fetched),
+    Opened(Response<Streaming>, Permit),
+}
+
+/// An answer that has begun, and who gives it.
+struct Opened {
+    target: Target,
+    response: Response<Streaming>,
+    /// The fetch's place among those that run.
+    _permit: Permit,
 }
 
 impl HttpMediaSource {
@@ -70,29 +80,40 @@ impl HttpMediaSource {
     }
 
     async fn follow(&self, fetch: &Fetch) -> Result<Fetched, Error> {
-        let mut target = Target::parse(&fetch.url)?;
+        let opened = self.open(Target::parse(&fetch.url)?, fetch, None).await?;
+        let freshness = caching::freshness(opened.response.headers());
+        match opened.response.status() {
+            StatusCode::OK => body(&opened.target, opened.response, fetch.limits).await,
+            StatusCode::NOT_MODIFIED if fetch.known.is_some() => Ok(Fetched::NotModified { freshness }),
+            status => Err(Error::Status { status: status.as_u16() }),
+        }
+    }
+
+    /// Asks for a resource, or a part of it, and follows redirects to who has it.
+    async fn open(&self, first: Target, fetch: &Fetch, part: Option<&Part>) -> Result<Opened, Error> {
+        let mut target = first;
         for _ in 0..=fetch.limits.redirects_max {
-            match self.hop(&target, fetch).await? {
-                Hop::Done(fetched) => return Ok(fetched),
+            match self.hop(&target, fetch, part).await? {
+                Hop::Opened(response, _permit) => return Ok(Opened { target, response, _permit }),
                 Hop::Redirect(url) => target = Target::check(url)?,
             }
         }
         Err(Error::Redirects { redirects_max: fetch.limits.redirects_max })
     }
 
-    async fn hop(&self, target: &Target, fetch: &Fetch) -> Result<Hop, Error> {
-        let _permit = self.hosts.enter(target.host()).await;
+    async fn hop(&self, target: &Target, fetch: &Fetch, part: Option<&Part>) -> Result<Hop, Error> {
+        let permit = self.hosts.enter(target.host()).await;
         let addresses = target.addresses(&self.config.policy, &self.names).await?;
         let connection = self.connect(target, &addresses).await?;
+        let mut request = request(target, fetch.known.as_ref().filter(|_| part.is_none_or(Part::is_first)))?;
+        if let Some(part) = part {
+            part.ask(request.headers_mut());
+        }
         let response = connection
-            .exchange(request(target, fetch.known.as_ref())?)
+            .exchange(request)
             .await
             .map_err(|failed| Error::Unreachable { host: target.host().to_owned(), reason: failed.reason })?;
         match response.status() {
-            StatusCode::OK => body(target, response, fetch.limits).await.map(Hop::Done),
-            StatusCode::NOT_MODIFIED if fetch.known.is_some() => {
-                Ok(Hop::Done(Fetched::NotModified { freshness: caching::freshness(response.headers()) }))
-            }
             StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
             | StatusCode::SEE_OTHER
@@ -102,7 +123,7 @@ impl HttpMediaSource {
                 let url = location.and_then(|location| target.join(location));
                 url.map(Hop::Redirect).ok_or(Error::Redirects { redirects_max: fetch.limits.redirects_max })
             }
-            status => Err(Error::Status { status: status.as_u16() }),
+            _ => Ok(Hop::Opened(response, permit)),
         }
     }
 
@@ -181,13 +202,20 @@ async fn body(target: &Target, response: Response<Streaming>, limits: Limits) ->
         }
         bytes.extend_from_slice(&data);
     }
-    let text = |name| head.headers.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).map(str::to_owned);
     Ok(Fetched::Body {
         bytes: Bytes::from(bytes),
-        content_type: text(header::CONTENT_TYPE),
-        validator: Validator { etag: text(header::ETAG), last_modified: text(header::LAST_MODIFIED) },
+        content_type: text(&head.headers, &header::CONTENT_TYPE),
+        validator: validator(&head.headers),
         freshness: caching::freshness(&head.headers),
     })
+}
+
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+fn validator(headers: &HeaderMap) -> Validator {
+    Validator { etag: text(headers, &header::ETAG), last_modified: text(headers, &header::LAST_MODIFIED) }
 }
 
 #[async_trait]
@@ -198,5 +226,17 @@ impl MediaSource for HttpMediaSource {
             Ok(fetched) => fetched,
             Err(_) => Err(Error::Timeout { deadline }),
         }
+    }
+
+    async fn begin(&self, fetch: Fetch, wanted: Wanted) -> Result<Begun, Error> {
+        let deadline = fetch.limits.deadline;
+        match tokio::time::timeout(deadline, self.read_beginning(&fetch, &wanted)).await {
+            Ok(begun) => begun,
+            Err(_) => Err(Error::Timeout { deadline }),
+        }
+    }
+
+    fn check(&self, url: &str) -> Result<(), Error> {
+        Target::parse(url)?.check_literal(&self.config.policy)
     }
 }

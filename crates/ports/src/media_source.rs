@@ -2,6 +2,8 @@
 
 pub mod memory;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,6 +73,58 @@ pub enum Fetched {
         /// Its bytes, as sent.
         bytes: Bytes,
         /// Its `Content-Type`, if told.
+        content_type: Option<String>,
+        /// Its version.
+        validator: Validator,
+        /// Its lifetime.
+        freshness: Freshness,
+    },
+    /// The version asked about is still the origin's.
+    NotModified {
+        /// Its lifetime from now.
+        freshness: Freshness,
+    },
+}
+
+/// How much of a resource's beginning is wanted, told from what has come of it.
+///
+/// Gets the bytes so far, from the first, and whether nothing follows. Answers how long a beginning says more; none once
+/// this one says enough.
+#[derive(Clone)]
+pub struct Wanted(Arc<Judge>);
+
+type Judge = dyn Fn(&[u8], bool) -> Option<u64> + Send + Sync;
+
+impl Wanted {
+    /// Wraps a judgement; it runs between reads and must be quick.
+    #[must_use]
+    pub fn new(judge: impl Fn(&[u8], bool) -> Option<u64> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(judge))
+    }
+
+    /// Judges a beginning.
+    #[must_use]
+    pub fn more(&self, beginning: &[u8], whole: bool) -> Option<u64> {
+        (self.0)(beginning, whole)
+    }
+}
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wanted").finish_non_exhaustive()
+    }
+}
+
+/// What came of reading a resource's beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// The first bytes.
+    Beginning {
+        /// The bytes, from the first.
+        bytes: Bytes,
+        /// Whether nothing follows.
+        whole: bool,
+        /// The resource's `Content-Type`, if told.
         content_type: Option<String>,
         /// Its version.
         validator: Validator,
@@ -154,6 +208,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Says whether the URL itself is refused, whatever its origin would answer.
+    #[must_use]
+    pub const fn refuses(&self) -> bool {
+        matches!(self, Self::Url { .. } | Self::Scheme { .. } | Self::Denied { .. })
+    }
+
     /// Says whether the same call may succeed later.
     #[must_use]
     pub const fn retry(&self) -> Retry {
@@ -173,10 +233,26 @@ impl Error {
 
 /// Fetches media.
 #[async_trait]
-pub trait MediaSource: Send + Sync + std::fmt::Debug {
+pub trait MediaSource: Send + Sync + fmt::Debug {
     /// Fetches a resource whole, or learns that it has not changed. Safe to cancel.
     ///
     /// # Errors
     /// Nothing usable came; the caller answers 400 where `retry` says never, else may try again.
     async fn fetch(&self, fetch: Fetch) -> Result<Fetched, Error>;
+
+    /// Reads as much of a resource's beginning as is wanted, or learns that it has not changed. Safe to cancel.
+    ///
+    /// Reads grow: 16, 64, 256 KiB, then up to the limit of bytes, which ends the beginning without an error. An origin
+    /// that ignores ranges is read no further than is wanted. All bytes are of one version.
+    ///
+    /// # Errors
+    /// As for `fetch`, but for `TooLarge`.
+    async fn begin(&self, fetch: Fetch, wanted: Wanted) -> Result<Begun, Error>;
+
+    /// Says, without any I/O, whether a URL would be refused: by its form, its scheme, or the address in it. A name is
+    /// not resolved; names that stand for the machine itself count as its address.
+    ///
+    /// # Errors
+    /// `Url`, `Scheme` or `Denied`: the caller answers 400.
+    fn check(&self, url: &str) -> Result<(), Error>;
 }

@@ -1,6 +1,6 @@
 //! A URL that may be fetched, and the addresses it may be fetched from.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use media_probe::AddressPolicy;
 use ports::media_source::Error;
@@ -69,6 +69,20 @@ impl Target {
             Some(reason) => Err(Error::Denied { host: self.host.clone(), reason: reason.to_string() }),
             None => Err(Error::Unresolved { host: self.host.clone() }),
         }
+    }
+
+    /// Judges the address that the URL spells, if it spells one: a number, or a name of the machine itself.
+    pub(super) fn check_literal(&self, policy: &AddressPolicy) -> Result<(), Error> {
+        let name = self.host.trim_end_matches('.');
+        let own = name == "localhost" || name.ends_with(".localhost");
+        let Some(address) = self.literal.or_else(|| own.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST))) else {
+            return Ok(());
+        };
+        let denied = |reason: media_probe::Denied| Error::Denied {
+            host: self.host.clone(),
+            reason: reason.to_string(),
+        };
+        policy.allowed(address).map_err(denied)
     }
 
     /// Returns the host, IPv6 addresses without brackets.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use adapter_http::{HttpMediaSource, MediaConfig};
 use media_probe::AddressPolicy;
 use ports::MediaSource;
-use ports::media_source::{Error, Fetch, Fetched, Limits, Validator};
+use ports::media_source::{Begun, Error, Fetch, Fetched, Limits, Validator, Wanted};
 
 use crate::server::Server;
 
@@ -143,4 +143,67 @@ async fn fetches_from_one_host_are_limited() {
     let outcomes = futures::future::join_all(all).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!((most.load(Ordering::SeqCst), server.accepted()), (2, 8));
+}
+
+#[tokio::test]
+async fn origins_without_ranges_are_read_no_further_than_wanted() {
+    let (sent, bytes_sent) = channel();
+    let server = Server::start(move |mut peer| {
+        peer.request();
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n");
+        let piece = "0123456789abcdef".repeat(1 << 10);
+        let mut bytes = 0_usize;
+        while peer.send(&piece) {
+            bytes += piece.len();
+        }
+        sent.send(bytes).unwrap();
+    });
+    let mut fetch = fetch(format!("http://{}/", server.address));
+    fetch.limits.bytes_max = 32 << 20;
+    fetch.limits.deadline = Duration::from_secs(10);
+    let wanted = Wanted::new(|beginning, _| (beginning.len() < 100).then_some(100));
+    let begun = source().begin(fetch, wanted).await.unwrap();
+    let Begun::Beginning { bytes, whole, .. } = begun else { panic!("no beginning") };
+    assert!(bytes.starts_with(b"0123456789abcdef0123") && !whole, "{} bytes", bytes.len());
+    // What the sockets' buffers took, and nothing near the whole.
+    assert!(bytes_sent.recv_timeout(Duration::from_secs(10)).unwrap() < 64 << 20);
+}
+
+#[tokio::test]
+async fn parts_of_different_versions_are_not_joined() {
+    let server = Server::start(|mut peer| {
+        let range = peer.request().unwrap().header("range").unwrap().to_owned();
+        let (from, etag) = if range.starts_with("bytes=0-") { (0, "one") } else { (16_384, "two") };
+        let to = if from == 0 { 16_384 } else { 65_536 };
+        let head = format!("content-range: bytes {from}-{}/1000000\r\netag: \"{etag}\"", to - 1);
+        let text = "x".repeat(to - from);
+        peer.send(&format!("HTTP/1.1 206 Partial\r\n{head}\r\ncontent-length: {}\r\n\r\n{text}", to - from));
+    });
+    let mut fetch = fetch(format!("http://{}/", server.address));
+    fetch.limits.bytes_max = 1 << 20;
+    let wanted = Wanted::new(|beginning, _| (beginning.len() < 20_000).then_some(20_000));
+    let begun = source().begin(fetch, wanted).await;
+    assert!(
+        matches!(&begun, Err(Error::Unreachable { reason, .. }) if reason.contains("changed")),
+        "{begun:?}"
+    );
+}
+
+#[test]
+fn urls_are_judged_without_asking_anybody() {
+    let source = HttpMediaSource::new(MediaConfig::new(AddressPolicy::new(Vec::new())));
+    for refused in [
+        "http://127.0.0.1/",
+        "http://0x7f000001/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://localhost:8000/",
+        "http://a.LOCALHOST./",
+        "http://u:p@origin.example/",
+        "file:///etc/passwd",
+    ] {
+        assert!(source.check(refused).is_err_and(|error| error.refuses()), "{refused}");
+    }
+    for taken in ["http://origin.example/i.png", "https://93.184.215.14/", "http://localhost.example/"] {
+        assert_eq!(source.check(taken), Ok(()), "{taken}");
+    }
 }

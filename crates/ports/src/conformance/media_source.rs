@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{Clause, Violation};
 use crate::MediaSource;
 use crate::media_source::memory::Resource;
-use crate::media_source::{Error, Fetch, Fetched, Freshness, Limits, Validator};
+use crate::media_source::{Begun, Error, Fetch, Fetched, Freshness, Limits, Validator, Wanted};
 
 /// Makes an origin, and a client of it.
 #[async_trait]
@@ -28,7 +28,9 @@ pub trait Harness: Send + Sync {
 pub async fn check(harness: &dyn Harness) -> Result<(), Violation> {
     whole_resources(harness).await?;
     known_versions(harness).await?;
-    limits(harness).await
+    limits(harness).await?;
+    beginnings(harness).await?;
+    refused_urls(harness)
 }
 
 fn fetch(url: &str, known: Option<Validator>) -> Fetch {
@@ -82,4 +84,64 @@ async fn limits(harness: &dyn Harness) -> Result<(), Violation> {
     clause.same(&harness.client().fetch(small.clone()).await, &Err(Error::TooLarge { bytes_max: 9 }))?;
     small.limits.bytes_max = 10;
     clause.ok(harness.client().fetch(small).await).map(|_| ())
+}
+
+/// A text whose every byte is told by its place.
+fn long(len: usize) -> Resource {
+    let bytes: Vec<u8> = (0..len).map(|at| b'a' + u8::try_from(at % 23).unwrap_or(0)).collect();
+    Resource { bytes: Bytes::from(bytes), ..resource() }
+}
+
+/// Wants `len` bytes, or everything there is.
+fn at_least(len: u64) -> Wanted {
+    Wanted::new(move |beginning, whole| {
+        let enough = whole || u64::try_from(beginning.len()).is_ok_and(|have| have >= len);
+        (!enough).then_some(len)
+    })
+}
+
+async fn beginnings(harness: &dyn Harness) -> Result<(), Violation> {
+    let clause = Clause("a beginning is as long as is wanted, grows in steps, and is of one version");
+    let resource = long(300 << 10);
+    let url = harness.put("beginning", resource.clone()).await;
+    for (wanted, most) in
+        [(1, 16 << 10), (16 << 10, 16 << 10), (20_000, 64 << 10), (100_000, 256 << 10), (290_000, 300 << 10)]
+    {
+        let begun = harness.client().begin(fetch(&url, None), at_least(wanted));
+        let begun = clause.ok(clause.soon(begun).await?)?;
+        let Begun::Beginning { bytes, whole, validator, freshness, .. } = begun else {
+            return Err(clause.violated("not modified, though no version was named"));
+        };
+        let have = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        clause.holds(have >= wanted, format!("{have} bytes where {wanted} were wanted"))?;
+        // What had already come when it was enough may be more.
+        clause.holds(have <= most + (64 << 10), format!("{have} bytes where {wanted} were wanted"))?;
+        clause.holds(resource.bytes.starts_with(&bytes), "other bytes than the resource's")?;
+        clause.holds(!whole || bytes == resource.bytes, "a part passes for the whole")?;
+        clause.same(&(validator, freshness), &(resource.validator.clone(), resource.freshness))?;
+    }
+    let mut capped = fetch(&url, None);
+    capped.limits.bytes_max = 20_000;
+    let begun = clause.ok(harness.client().begin(capped, at_least(u64::MAX)).await)?;
+    let ends = |begun: &Begun| matches!(begun, Begun::Beginning { bytes, whole, .. } if bytes.len() == 20_000 && !whole);
+    clause.holds(ends(&begun), "the limit of bytes does not end the beginning")?;
+    let small = harness.put("beginning-small", self::resource()).await;
+    let begun = clause.ok(harness.client().begin(fetch(&small, None), at_least(u64::MAX)).await)?;
+    let all =
+        |begun: &Begun| matches!(begun, Begun::Beginning { bytes, whole: true, .. } if bytes == "0123456789");
+    clause.holds(all(&begun), format!("{begun:?}"))?;
+    let known = fetch(&url, Some(resource.validator));
+    let confirmed = clause.ok(harness.client().begin(known, at_least(1)).await)?;
+    clause.holds(matches!(confirmed, Begun::NotModified { .. }), "a known version is not confirmed")?;
+    let missing = harness.client().begin(fetch(&format!("{url}/missing"), None), at_least(1)).await;
+    clause.same(&missing, &Err(Error::Status { status: 404 }))
+}
+
+fn refused_urls(harness: &dyn Harness) -> Result<(), Violation> {
+    let clause = Clause("a URL that may not be fetched is refused without asking anybody");
+    for url in ["file:///etc/passwd", "ftp://origin.example/i.png"] {
+        let refused = harness.client().check(url);
+        clause.holds(refused.is_err_and(|error| error.refuses()), url.to_owned())?;
+    }
+    clause.ok(harness.client().check("https://origin.example/i.png"))
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{Error, Fetch, Fetched, Freshness, MediaSource, Validator};
+use super::{Begun, Error, Fetch, Fetched, Freshness, MediaSource, Validator, Wanted};
 
 /// A resource of the in-memory origin.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,7 @@ pub struct MemorySource(Arc<Mutex<State>>);
 struct State {
     resources: HashMap<String, Resource>,
     fetches: Vec<Fetch>,
+    read_bytes: u64,
 }
 
 impl MemorySource {
@@ -46,30 +47,90 @@ impl MemorySource {
     pub fn fetches(&self) -> Vec<Fetch> {
         self.0.lock().fetches.clone()
     }
+
+    /// Returns how many bytes of bodies were read.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.0.lock().read_bytes
+    }
+
+    /// Finds a resource, and notes that it was asked for.
+    fn find(&self, fetch: &Fetch) -> Result<Resource, Error> {
+        let mut state = self.0.lock();
+        state.fetches.push(fetch.clone());
+        state.resources.get(&fetch.url).cloned().ok_or(Error::Status { status: 404 })
+    }
+
+    fn read(&self, bytes: &Bytes) {
+        self.0.lock().read_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    }
 }
+
+impl Fetch {
+    /// Says whether the version asked about is the resource's.
+    fn knows(&self, resource: &Resource) -> bool {
+        self.known.as_ref().is_some_and(|known| !known.is_empty() && *known == resource.validator)
+    }
+}
+
+/// Lengths of a beginning, growing.
+const STEPS: [u64; 3] = [16 << 10, 64 << 10, 256 << 10];
 
 #[async_trait]
 impl MediaSource for MemorySource {
     async fn fetch(&self, fetch: Fetch) -> Result<Fetched, Error> {
-        let resource = {
-            let mut state = self.0.lock();
-            let resource = state.resources.get(&fetch.url).cloned();
-            state.fetches.push(fetch.clone());
-            resource
-        };
+        let resource = self.find(&fetch);
         tokio::task::yield_now().await;
-        let Some(resource) = resource else { return Err(Error::Status { status: 404 }) };
-        if fetch.known.is_some_and(|known| !known.is_empty() && known == resource.validator) {
+        let resource = resource?;
+        if fetch.knows(&resource) {
             return Ok(Fetched::NotModified { freshness: resource.freshness });
         }
         if u64::try_from(resource.bytes.len()).unwrap_or(u64::MAX) > fetch.limits.bytes_max {
             return Err(Error::TooLarge { bytes_max: fetch.limits.bytes_max });
         }
+        self.read(&resource.bytes);
         Ok(Fetched::Body {
             bytes: resource.bytes,
             content_type: None,
             validator: resource.validator,
             freshness: resource.freshness,
         })
+    }
+
+    async fn begin(&self, fetch: Fetch, wanted: Wanted) -> Result<Begun, Error> {
+        let resource = self.find(&fetch);
+        tokio::task::yield_now().await;
+        let resource = resource?;
+        if fetch.knows(&resource) {
+            return Ok(Begun::NotModified { freshness: resource.freshness });
+        }
+        let mut want = 0;
+        let (bytes, whole) = loop {
+            let step = STEPS.into_iter().find(|step| *step >= want).unwrap_or(u64::MAX);
+            let len = usize::try_from(step.min(fetch.limits.bytes_max)).unwrap_or(usize::MAX);
+            let whole = len >= resource.bytes.len();
+            let bytes = resource.bytes.slice(..len.min(resource.bytes.len()));
+            match wanted.more(&bytes, whole) {
+                Some(more) if !whole && step < fetch.limits.bytes_max => want = more.max(step + 1),
+                Some(_) | None => break (bytes, whole),
+            }
+        };
+        self.read(&bytes);
+        Ok(Begun::Beginning {
+            bytes,
+            whole,
+            content_type: None,
+            validator: resource.validator,
+            freshness: resource.freshness,
+        })
+    }
+
+    /// Knows no addresses: refuses what is not `http` or `https`.
+    fn check(&self, url: &str) -> Result<(), Error> {
+        let (scheme, _) = url.split_once(':').unwrap_or_default();
+        if matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") {
+            return Ok(());
+        }
+        Err(Error::Scheme { scheme: scheme.to_owned() })
     }
 }
