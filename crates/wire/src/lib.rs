@@ -2,6 +2,7 @@
 
 pub mod card;
 pub mod codec;
+pub mod fact;
 pub mod files;
 mod form;
 pub mod kv;

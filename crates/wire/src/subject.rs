@@ -6,6 +6,7 @@
 //! sightline.<ns>.files.<worker>                 questions for model files
 //! sightline.<ns>.load                           gauges
 //! sightline.<ns>.notice                         what dispatches will bring
+//! sightline.<ns>.fact                           what frontends learned of media
 //! sightline.<ns>.query                          questions to indexers
 //! ```
 
@@ -45,6 +46,12 @@ pub fn load(namespace: &str) -> String {
 #[must_use]
 pub fn notice(namespace: &str) -> String {
     format!("sightline.{}.notice", base32(namespace))
+}
+
+/// Returns the subject of media facts.
+#[must_use]
+pub fn fact(namespace: &str) -> String {
+    format!("sightline.{}.fact", base32(namespace))
 }
 
 /// Returns the subject on which a worker's agent serves its model's files.

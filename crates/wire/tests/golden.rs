@@ -8,6 +8,7 @@ use identity::{BlockKey, Holder, Incarnation, KeySetDigest, MediaId, MediaKey, M
 use membership::card::{ContentFormat, Feed, RankFeed, State};
 use membership::{Beat, Card, Change, Delta, MediaRun, Run};
 use proptest::prelude::*;
+use wire::fact::{Fact, Facts, Item, Name, Validator};
 use wire::files;
 use wire::kv::{self, Update};
 use wire::load::{Gauge, Gauges};
@@ -128,6 +129,26 @@ fn notices() -> Notices {
     Notices { frontend: "f0".to_owned(), notices }
 }
 
+fn facts() -> Facts {
+    let item = |id: Option<&str>| Item { id: id.map(MediaId::new), size: Some((640, 480)), bytes: 99 };
+    let fetched = Fact {
+        url: [1; 32],
+        validator: Some(Validator::Etag("\"v1\"".to_owned())),
+        fresh_ms: 60_000,
+        item: item(Some("ab")),
+        engine_ids: Vec::new(),
+    };
+    let probed = Fact {
+        url: [2; 32],
+        validator: Some(Validator::LastModified("Sun, 06 Nov 1994 08:49:37 GMT".to_owned())),
+        fresh_ms: 0,
+        item: item(None),
+        engine_ids: vec![(ModelName::new("tiny-vl"), MediaId::new("cd"))],
+    };
+    let names = vec![Name { name: [3; 32], item: item(Some("ab")) }];
+    Facts { frontend: "f0".to_owned(), sent_ms: 1_790_000_000_123, facts: vec![fetched, probed], names }
+}
+
 fn card() -> Card {
     let mut card = Card::new(WorkerId::new("w0"), ModelName::new("tiny-vl"), "http://127.0.0.1:8100", 16);
     card.aliases = vec![ModelName::new("tiny")];
@@ -228,6 +249,13 @@ fn notices_are_golden_and_survive() {
     let encoded = notices().encode().unwrap();
     check_golden("notices", &encoded);
     assert_eq!(Notices::decode(&encoded).unwrap(), notices());
+}
+
+#[test]
+fn facts_are_golden_and_survive() {
+    let encoded = facts().encode().unwrap();
+    check_golden("facts", &encoded);
+    assert_eq!(Facts::decode(&encoded).unwrap(), facts());
 }
 
 #[test]
