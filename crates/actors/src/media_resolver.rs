@@ -278,7 +278,7 @@ impl Resolved {
             self.items.push(Item { index, kind, origin: Origin::Opaque, known: None });
             return;
         };
-        self.facts.push(MediaFact { index, id: known.id.clone(), size: known.size });
+        self.facts.push(MediaFact { index, id: Some(known.id.clone()), size: known.size });
         let uuid = Some(known.id.as_str().to_owned());
         self.edits.push(MediaEdit { index, uuid, replaces_url: stored.is_some() });
         self.handed.extend(stored.map(|stored| Handed { index, id: known.id.clone(), stored }));

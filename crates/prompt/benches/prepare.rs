@@ -52,7 +52,7 @@ fn conversation(turns: usize, words_each: usize, images: usize) -> Bytes {
 fn facts(request: &ChatRequest) -> Vec<MediaFact> {
     let fact = |index| MediaFact {
         index,
-        id: media_id(&[u8::try_from(index).unwrap()]),
+        id: Some(media_id(&[u8::try_from(index).unwrap()])),
         size: Some(ImageSize::new(640, 480)),
     };
     (0..request.media().len()).map(fact).collect()

@@ -43,8 +43,12 @@ pub(crate) struct Placed {
     pub(crate) keyed: usize,
     pub(crate) media: Vec<PlacedMedia>,
     pub(crate) fallback: Option<Fallback>,
+    /// Up to where the places of media are known: past it, not only names are missing.
+    pub(crate) located: usize,
     /// Where the certain tokens end, while placing.
     certain: Option<usize>,
+    /// Where the known places end, while placing.
+    lost: Option<usize>,
     /// Where in the unexpanded tokens the first item of an unpredicted kind can stand.
     unpredicted: Option<usize>,
 }
@@ -124,7 +128,7 @@ impl Expander {
     pub(crate) fn place(&self, slotted: Slotted, media: Media<'_>, tokeniser: &Tokeniser) -> Placed {
         let Slotted { tokens, slots } = slotted;
         if media.parts.is_empty() {
-            return Placed { keyed: tokens.len(), tokens, ..Placed::default() };
+            return Placed { keyed: tokens.len(), located: tokens.len(), tokens, ..Placed::default() };
         }
         let images: Vec<usize> =
             media.parts.iter().filter(|part| part.kind == MediaKind::Image).map(|part| part.index).collect();
@@ -137,7 +141,7 @@ impl Expander {
             placed.copy(&tokens, at..slot.start);
             at = slot.end;
             match expansion {
-                Ok(spelled) => placed.put(index, &spelled),
+                Ok(spelled) => placed.put(index, &spelled, media.is_named(index)),
                 Err(reason) => {
                     placed.end_certainty(reason);
                     placed.copy(&tokens, slot);
@@ -146,7 +150,7 @@ impl Expander {
         }
         placed.copy(&tokens, at..tokens.len());
         if let Some((_, unplaced)) = items.next() {
-            placed.certain = Some(0);
+            (placed.certain, placed.lost) = (Some(0), Some(0));
             placed.fallback.get_or_insert(unplaced.err().unwrap_or(Fallback::MediaUnplaced));
         }
         let placed = placed.finish();
@@ -200,14 +204,20 @@ impl Placed {
     /// Copies tokens that stay as they are.
     fn copy(&mut self, tokens: &[u32], range: Range<usize>) {
         if let Some(place) = self.unpredicted.filter(|place| range.contains(place)) {
-            self.certain.get_or_insert(self.tokens.len() + place - range.start);
+            let at = self.tokens.len() + place - range.start;
+            self.certain.get_or_insert(at);
+            self.lost.get_or_insert(at);
             self.fallback.get_or_insert(Fallback::MediaUnsupported);
         }
         self.tokens.extend_from_slice(tokens.get(range).unwrap_or_default());
     }
 
-    fn put(&mut self, index: usize, item: &Spelled) {
+    fn put(&mut self, index: usize, item: &Spelled, named: bool) {
         let offset = self.tokens.len() + item.range.start;
+        if !named {
+            self.certain.get_or_insert(offset);
+            self.fallback.get_or_insert(Fallback::MediaUnidentified);
+        }
         self.tokens.extend_from_slice(&item.tokens);
         self.media.push(PlacedMedia { index, offset, len: item.range.len(), tokens: item.placeholders });
     }
@@ -215,16 +225,25 @@ impl Placed {
     /// Notes that nothing from here on is certain.
     fn end_certainty(&mut self, reason: Fallback) {
         self.certain.get_or_insert(self.tokens.len());
+        self.lost.get_or_insert(self.tokens.len());
         self.fallback.get_or_insert(reason);
     }
 
-    /// Drops the media that no certain token covers.
+    /// Drops the media whose places are not known.
     fn finish(mut self) -> Self {
         if self.unpredicted.is_some() {
             self.fallback.get_or_insert(Fallback::MediaUnsupported);
         }
         self.keyed = self.certain.unwrap_or(self.tokens.len());
-        self.media.retain(|item| item.end() <= self.keyed);
+        self.located = self.lost.unwrap_or(self.tokens.len());
+        self.media.retain(|item| item.end() <= self.located);
         self
+    }
+}
+
+impl Media<'_> {
+    /// Tells whether the engine's name for an item is known.
+    fn is_named(&self, index: usize) -> bool {
+        self.facts.iter().any(|fact| fact.index == index && fact.id.is_some())
     }
 }

@@ -5,6 +5,8 @@
 pub enum Fallback {
     /// An image's size is not known.
     MediaUnsized,
+    /// The name by which the engine will know an image is not known.
+    MediaUnidentified,
     /// The model's way of expanding media is not known.
     MediaUnknownFamily,
     /// A medium that is not predicted: video, audio, embeddings.
@@ -27,8 +29,9 @@ pub enum Fallback {
 
 impl Fallback {
     /// All reasons, for metrics that must exist before they count.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::MediaUnsized,
+        Self::MediaUnidentified,
         Self::MediaUnknownFamily,
         Self::MediaUnsupported,
         Self::MediaRefused,
@@ -45,6 +48,7 @@ impl Fallback {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::MediaUnsized => "media-unsized",
+            Self::MediaUnidentified => "media-unidentified",
             Self::MediaUnknownFamily => "media-unknown-family",
             Self::MediaUnsupported => "media-unsupported",
             Self::MediaRefused => "media-refused",

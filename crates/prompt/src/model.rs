@@ -336,6 +336,7 @@ impl Model {
         if !fits {
             prompt.keyed_tokens = 0;
             prompt.media.clear();
+            prompt.beyond.clear();
             prompt.fallback.get_or_insert(Fallback::Truncated);
         }
         prompt

@@ -1,11 +1,12 @@
 //! What is known of a request's media beforehand, and of its prompt afterwards.
 
-use identity::{KeyScope, MediaId, MediaSpan, block_keys};
+use identity::{KeyScope, MediaId, MediaKey, MediaSpan, block_keys};
 use media_geometry::ImageSize;
 use placement::{KeyChain, MediaRouting, RoutingRequest};
 
 use crate::expander::Placed;
 use crate::fallback::Fallback;
+use crate::nameless::Nameless;
 use crate::template::Clock;
 
 /// What is known of one of a request's media.
@@ -13,8 +14,8 @@ use crate::template::Clock;
 pub struct MediaFact {
     /// Index among the request's media.
     pub index: usize,
-    /// The name by which the engine will know the item.
-    pub id: MediaId,
+    /// The name by which the engine will know the item; none while it isn't known: then nothing past it has a key.
+    pub id: Option<MediaId>,
     /// An image's size after EXIF orientation, where it is known.
     pub size: Option<ImageSize>,
 }
@@ -37,6 +38,12 @@ impl PlacedMedia {
     #[must_use]
     pub const fn end(&self) -> usize {
         self.offset + self.len
+    }
+
+    /// Returns the range as block keys take it, under a name.
+    #[must_use]
+    pub fn span(&self, key: MediaKey) -> MediaSpan {
+        MediaSpan { key, start: narrow(self.offset), len: narrow(self.len) }
     }
 }
 
@@ -63,6 +70,8 @@ pub struct Prompt {
     pub keyed_tokens: usize,
     /// The media among the certain tokens, in order of appearance.
     pub media: Vec<PlacedMedia>,
+    /// The media after those whose place is known all the same: only names are missing.
+    pub beyond: Vec<PlacedMedia>,
     /// Why the certain tokens end before the prompt does.
     pub fallback: Option<Fallback>,
     /// What went wrong in the router itself, for operators: quotes no prompt.
@@ -80,6 +89,10 @@ pub struct Prepared {
     pub keyed_tokens: usize,
     /// The media among the certain tokens, in order of appearance.
     pub media: Vec<PlacedMedia>,
+    /// The media after those whose place is known all the same: only names are missing.
+    pub beyond: Vec<PlacedMedia>,
+    /// What the missing names can be told by.
+    pub nameless: Option<Nameless>,
     /// Why the certain tokens end before the prompt does.
     pub fallback: Option<Fallback>,
     /// What went wrong in the router itself, for operators: quotes no prompt.
@@ -89,7 +102,8 @@ pub struct Prepared {
 impl From<Placed> for Prompt {
     fn from(placed: Placed) -> Self {
         let Placed { tokens, keyed, media, fallback, .. } = placed;
-        Self { tokens, keyed_tokens: keyed, media, fallback, failure: None }
+        let (media, beyond) = media.into_iter().partition(|item| item.end() <= keyed);
+        Self { tokens, keyed_tokens: keyed, media, beyond, fallback, failure: None }
     }
 }
 
@@ -103,27 +117,29 @@ impl Prompt {
     /// Names the prompt's blocks.
     #[must_use]
     pub fn with_keys(self, facts: &[MediaFact], block_sizes: &[u32], scope: KeyScope<'_>) -> Prepared {
-        let placed = |item: &PlacedMedia| {
+        let key = |item: &PlacedMedia| {
             let fact = facts.iter().find(|fact| fact.index == item.index)?;
-            Some((fact.id.key(), *item))
+            fact.id.as_ref().map(MediaId::key)
         };
-        let media: Vec<_> = self.media.iter().filter_map(placed).collect();
-        let spans: Vec<MediaSpan> = media
-            .iter()
-            .map(|&(key, item)| MediaSpan { key, start: narrow(item.offset), len: narrow(item.len) })
-            .collect();
+        let span = |item: &PlacedMedia| key(item).map(|key| item.span(key));
+        let spans: Vec<MediaSpan> = self.media.iter().filter_map(span).collect();
         let certain = self.tokens.get(..self.keyed_tokens).unwrap_or(&self.tokens);
         let root = scope.root();
         let chain =
             |&block_size: &u32| KeyChain { block_size, keys: block_keys(root, certain, &spans, block_size) };
         let chains = block_sizes.iter().map(chain).collect();
-        let mut image_multiset: Vec<_> = media.iter().map(|&(key, item)| (key, item.tokens)).collect();
+        let located = || self.media.iter().chain(&self.beyond);
+        let named = |item: &PlacedMedia| key(item).map(|key| (key, item.tokens));
+        let mut image_multiset: Vec<_> = located().filter_map(named).collect();
         image_multiset.sort_unstable();
-        let total_image_tokens = image_multiset.iter().map(|&(_, tokens)| tokens).sum();
+        let total_image_tokens = located().map(|item| item.tokens).sum();
         let mm_routing_info = MediaRouting { image_multiset, total_image_tokens };
         let routing = RoutingRequest { chains, prompt_tokens: narrow(self.tokens.len()), mm_routing_info };
-        let Self { tokens, keyed_tokens, media, fallback, failure } = self;
-        Prepared { routing, tokens, keyed_tokens, media, fallback, failure }
+        let unnamed = self.fallback == Some(Fallback::MediaUnidentified) && !self.beyond.is_empty();
+        let nameless = unnamed
+            .then(|| Nameless::new(root, &self.tokens, located().map(|item| (*item, key(item))).collect()));
+        let Self { tokens, keyed_tokens, media, beyond, fallback, failure } = self;
+        Prepared { routing, tokens, keyed_tokens, media, beyond, nameless, fallback, failure }
     }
 }
 

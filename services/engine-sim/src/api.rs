@@ -125,7 +125,7 @@ impl Engine {
         let images = self.media.load(request.media()).await?;
         let fact = |(index, image): (usize, &Image)| MediaFact {
             index,
-            id: MediaId::new(&image.identity),
+            id: Some(MediaId::new(&image.identity)),
             size: Some(image.size),
         };
         let facts: Vec<MediaFact> = images.iter().enumerate().map(fact).collect();

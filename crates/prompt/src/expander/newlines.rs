@@ -36,17 +36,18 @@ impl Newlines {
         let merged = joined(merged, [two, two], four);
         let offsets = self.offsets(&placed, &merged);
         placed.keyed = kept(&merged, placed.keyed, placed.tokens.len());
+        placed.located = kept(&merged, placed.located, placed.tokens.len());
         placed.tokens = merged.into_iter().map(|merged| merged.token).collect();
         match offsets {
             Some(offsets) => {
                 for (item, offset) in placed.media.iter_mut().zip(offsets) {
                     item.offset = offset;
                 }
-                let keyed = placed.keyed;
-                placed.media.retain(|item| item.end() <= keyed);
+                let located = placed.located;
+                placed.media.retain(|item| item.end() <= located);
             }
             None => {
-                placed.keyed = 0;
+                (placed.keyed, placed.located) = (0, 0);
                 placed.media.clear();
                 placed.fallback.get_or_insert(Fallback::MediaRefused);
             }
@@ -125,7 +126,9 @@ mod tests {
             len: 7,
             tokens: 3,
         });
-        Placed { tokens: tokens.to_vec(), keyed: tokens.len(), media: media.collect(), ..Placed::default() }
+        let len = tokens.len();
+        let media = media.collect();
+        Placed { tokens: tokens.to_vec(), keyed: len, located: len, media, ..Placed::default() }
     }
 
     #[test]
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn nothing_uncertain_becomes_certain() {
         let mut uncertain = placed(&[1, 2, 6, 7, 7, 7, 8, 2, 1, 9]);
-        uncertain.keyed = 9;
+        (uncertain.keyed, uncertain.located) = (9, 9);
         let found = Newlines([1, 2, 3, 4]).merge(uncertain);
         assert!(found.keyed <= 7, "{found:?}");
     }

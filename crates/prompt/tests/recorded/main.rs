@@ -30,7 +30,7 @@ fn fact(part: &MediaPart) -> MediaFact {
     let bytes = uri.decode(u64::MAX).unwrap();
     let Probe::Sized { width, height, .. } = probe_whole(&bytes) else { panic!("unreadable image") };
     let id = part.client_uuid.as_deref().map_or_else(|| media_id(&bytes), MediaId::new);
-    MediaFact { index: part.index, id, size: Some(ImageSize::new(width, height)) }
+    MediaFact { index: part.index, id: Some(id), size: Some(ImageSize::new(width, height)) }
 }
 
 /// Prepares a recorded request, from its body alone.

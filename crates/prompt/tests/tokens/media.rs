@@ -44,7 +44,7 @@ fn request(content: &[Value]) -> ChatRequest {
 fn facts(sides: &[Option<u32>]) -> Vec<MediaFact> {
     let fact = |(index, side): (usize, &Option<u32>)| MediaFact {
         index,
-        id: MediaId::new(&format!("id{index}")),
+        id: Some(MediaId::new(&format!("id{index}"))),
         size: side.map(|side| ImageSize::new(side * 28, side * 28)),
     };
     sides.iter().enumerate().map(fact).collect()
@@ -97,7 +97,7 @@ fn certainty_ends_at_the_first_unknown_image() {
     assert_eq!(unsized_one.keyed_tokens, first.end() + 2);
     let refused = prompt(&model(), &[image("a")], &[Some(1)]);
     assert_eq!(refused.fallback, None);
-    let facts = [MediaFact { index: 0, id: MediaId::new("x"), size: Some(ImageSize::new(1, 300)) }];
+    let facts = [MediaFact { index: 0, id: Some(MediaId::new("x")), size: Some(ImageSize::new(1, 300)) }];
     let refused = model().prompt(&request(&[image("a")]), &facts, Clock::default()).unwrap();
     assert_eq!(refused.fallback, Some(Fallback::MediaRefused));
     assert_eq!(refused.keyed_tokens, before_pad(&refused));
@@ -229,7 +229,7 @@ fn keys_cover_each_block_size_and_the_requests_salt() {
     }
     let info = &prepared.routing.mm_routing_info;
     assert_eq!((info.total_image_tokens, info.image_multiset.len()), (54, 3));
-    facts.get_mut(1).unwrap().id = MediaId::new("id0");
+    facts.get_mut(1).unwrap().id = Some(MediaId::new("id0"));
     let twice = model().prepare(&request, &facts, &options).unwrap();
     let same = twice
         .routing
@@ -239,6 +239,37 @@ fn keys_cover_each_block_size_and_the_requests_salt() {
         .filter(|(key, _)| *key == MediaId::new("id0").key());
     assert_eq!(same.count(), 2);
     assert!(twice.routing.mm_routing_info.image_multiset.is_sorted());
+}
+
+#[test]
+fn an_image_without_a_name_ends_the_keys_and_not_the_prompt() {
+    let request = request(&[text("see"), image("a"), image("b"), image("c")]);
+    let options = PrepareOptions { block_sizes: &[16], ..PrepareOptions::default() };
+    let named = facts(&[Some(2), Some(5), Some(6)]);
+    let mut facts = named.clone();
+    facts.get_mut(1).unwrap().id = None;
+    let (whole, part) = (model().prepare(&request, &named, &options).unwrap(), {
+        model().prepare(&request, &facts, &options).unwrap()
+    });
+    assert_eq!((&part.tokens, part.fallback), (&whole.tokens, Some(Fallback::MediaUnidentified)));
+    assert_eq!(part.keyed_tokens, whole.media.get(1).unwrap().offset);
+    assert_eq!([&part.media[..], &part.beyond[..]].concat(), whole.media);
+    assert_eq!(part.beyond.len(), 2);
+    let info = &part.routing.mm_routing_info;
+    assert_eq!((info.total_image_tokens, info.image_multiset.len()), (65, 2));
+    let known = part.routing.chain(16).unwrap();
+    let full = whole.routing.chain(16).unwrap();
+    assert_eq!(known, full.get(..known.len()).unwrap());
+
+    // The engine shows the names that the whole prompt has.
+    let first_key = |index: usize| *full.get(whole.media.get(index).unwrap().offset / 16).unwrap();
+    let ids: Vec<MediaId> = named.iter().filter_map(|fact| fact.id.clone()).collect();
+    let sighted: Vec<prompt::Sighted<'_>> =
+        ids.iter().enumerate().map(|(index, id)| (id, first_key(index))).collect();
+    let nameless = part.nameless.unwrap();
+    assert_eq!(nameless.indices().collect::<Vec<_>>(), [1]);
+    assert_eq!(nameless.solve(16, &sighted), [(1, MediaId::new("id1"))]);
+    assert_eq!(whole.nameless, None);
 }
 
 #[test]
