@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_nats::client::{PublishErrorKind, RequestErrorKind};
-use async_nats::{Client, Event, Request, Subscriber};
+use async_nats::{Client, ClientError, Event, Request, Subscriber};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ use crate::message::{headers, received};
 
 /// NATS's own default, for as long as no server has told its limit.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+/// What the client says of an attempt that failed for its credentials.
+const REFUSED: &str = "authorization";
 /// How long the client may take to accept a command.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -33,6 +36,8 @@ pub struct NatsBus {
 
 struct Shared {
     link: watch::Sender<Link>,
+    /// Whether it was said that the server does not let this client in.
+    refused: AtomicBool,
     queues: Mutex<Queues>,
     pumps: Mutex<JoinSet<()>>,
 }
@@ -66,6 +71,7 @@ impl NatsBus {
         }
         let shared = Arc::new(Shared {
             link: watch::Sender::new(Link::Down),
+            refused: AtomicBool::new(false),
             queues: Mutex::default(),
             pumps: Mutex::new(JoinSet::new()),
         });
@@ -109,6 +115,7 @@ fn note(shared: &Weak<Shared>, event: &Event) {
     let Some(shared) = shared.upgrade() else { return };
     match event {
         Event::Connected => {
+            shared.refused.store(false, Ordering::Relaxed);
             if shared.link.send_replace(Link::Up) == Link::Down {
                 tracing::info!("bus connected");
                 shared.queues.lock().by_id.values().for_each(GapQueue::push_gap);
@@ -122,6 +129,12 @@ fn note(shared: &Weak<Shared>, event: &Event) {
         Event::SlowConsumer(_) => {
             tracing::debug!("bus client dropped messages");
             shared.queues.lock().by_id.values().for_each(GapQueue::push_gap);
+        }
+        // Each failed attempt tells of itself; what is worth a line is what trying again does not change.
+        Event::ClientError(ClientError::Other(why)) if why.contains(REFUSED) => {
+            if !shared.refused.swap(true, Ordering::Relaxed) {
+                tracing::warn!(why, "bus refuses this client, trying again");
+            }
         }
         Event::LameDuckMode | Event::Draining | Event::ServerError(_) | Event::ClientError(_) => {
             tracing::debug!(%event, "bus event");

@@ -25,7 +25,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "FILTER",
-        default_value = "info,ractor=warn,async_nats=warn,zeromq=error",
+        default_value = "info,ractor=warn,async_nats=warn,async_nats::connector=off,zeromq=error",
         env = "SIGHTLINE_LOG",
         hide_env_values = true
     )]
