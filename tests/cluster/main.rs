@@ -3,17 +3,39 @@
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]
+mod burst;
+#[cfg(test)]
+mod bus_proxy;
+#[cfg(test)]
 mod chat;
+#[cfg(test)]
+mod convergence;
+#[cfg(test)]
+mod disorder;
+#[cfg(test)]
+mod fault_cases;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod images;
 #[cfg(test)]
+mod load;
+#[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod mixed;
 #[cfg(test)]
 mod nats_etcd;
 #[cfg(test)]
+mod nats_frames;
+#[cfg(test)]
+mod probes;
+#[cfg(test)]
+mod process;
+#[cfg(test)]
 mod processes;
+#[cfg(test)]
+mod rolling;
 #[cfg(test)]
 mod settle;
 #[cfg(test)]

@@ -1,20 +1,18 @@
 //! Frontends, agents and an indexer as processes, on a real nats-server and etcd.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use adapter_nats::NatsBus;
 use ports::Bus;
 use ports::bus::{Link, Message};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use crate::images::Picture;
-use crate::processes::{Cluster, WORKERS};
+use crate::processes::Cluster;
 use crate::up::DEADLINE;
 
 const PREFIXES: u16 = 40;
+const WORKERS: u16 = 3;
 
 /// A prompt unlike any other from its first own block on; two of three with an image.
 fn prompt(number: u16) -> Value {
@@ -151,32 +149,6 @@ async fn the_indexer_answers_over_http_and_as_a_nats_service() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_lost_servers_nor_a_killed_agent_cost_a_request_or_a_prediction() {
-    let mut cluster = Cluster::start().await;
-    warm(&cluster, 0..12).await;
-    cluster.nats.kill();
-    cluster.etcd.kill();
-    for number in 0..40 {
-        let (.., cached) = chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
-        assert!(number >= 12 || cached > 0, "prompt {number} was sent to a worker that does not have it");
-    }
-    cluster.etcd.start();
-    cluster.nats.start();
-    cluster.settled().await;
-    cluster.agents[0].kill();
-    for number in 40..52 {
-        chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
-    }
-    cluster.agents[0].start();
-    cluster.settled().await;
-    for number in 0..52 {
-        let (_, promised, cached) = chat(&cluster, usize::from(number % 2), &prompt(number), None).await;
-        assert_eq!(promised, Some(cached), "prompt {number}\n{}", cluster.log());
-        assert!(cached > 0, "prompt {number} is cached nowhere");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frontend_that_starts_without_a_registry_knows_the_workers_it_saw() {
     let mut cluster = Cluster::start().await;
     warm(&cluster, 0..6).await;
@@ -223,59 +195,4 @@ async fn an_engine_restarted_while_idle_is_credited_with_nothing_it_had() {
         assert_eq!(promised, Some(cached), "prompt {number}\n{}", cluster.log());
         assert!(worker == worker_of(number) || worker_of(number) == "w0", "prompt {number} went to {worker}");
     }
-}
-
-/// Sends chats, each to a frontend that says it is ready, until told to stop; returns what failed.
-async fn follow_readiness(
-    (http, frontends): (reqwest::Client, Vec<String>),
-    (client, sent): (u16, Arc<AtomicU32>),
-    stop: Arc<AtomicBool>,
-) -> Vec<String> {
-    let mut failed = Vec::new();
-    let mut number = client;
-    while !stop.load(Ordering::Relaxed) {
-        number = (number + 7) % 240;
-        for frontend in frontends.iter().cycle().skip(usize::from(number)).take(frontends.len()) {
-            let ready = http.get(format!("{frontend}/health/ready")).send().await;
-            if !ready.is_ok_and(|answer| answer.status().is_success()) {
-                continue;
-            }
-            let request = http.post(format!("{frontend}/v1/chat/completions")).json(&prompt(number));
-            match request.send().await {
-                Ok(answer) if answer.status().is_success() => drop(answer.bytes().await),
-                Ok(answer) => failed.push(format!("{}: {:?}", answer.status(), answer.text().await)),
-                Err(cause) => failed.push(format!("{cause:?}")),
-            }
-            sent.fetch_add(1, Ordering::Relaxed);
-            break;
-        }
-    }
-    failed
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restarting_agents_and_replicas_in_turn_fails_no_request() {
-    let mut cluster = Cluster::start().await;
-    let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let mut clients = JoinSet::new();
-    for client in 0..3 {
-        let target = (cluster.http.clone(), cluster.frontends.clone());
-        clients.spawn(follow_readiness(target, (client, Arc::clone(&sent)), Arc::clone(&stop)));
-    }
-    for index in 0..cluster.replicas.len() {
-        let status = cluster.replicas[index].terminate().await;
-        assert!(status.success(), "{status}\n{}", cluster.log());
-        cluster.replicas[index].start();
-        cluster.ready(index).await;
-    }
-    for index in 0..cluster.agents.len() {
-        assert!(cluster.agents[index].terminate().await.success());
-        cluster.agents[index].start();
-        cluster.agent_ready(index).await;
-    }
-    stop.store(true, Ordering::Relaxed);
-    let failed: Vec<String> = clients.join_all().await.into_iter().flatten().collect();
-    assert_eq!(failed, Vec::<String>::new(), "of {}", sent.load(Ordering::Relaxed));
-    assert!(sent.load(Ordering::Relaxed) > 50, "{} requests", sent.load(Ordering::Relaxed));
-    cluster.settled().await;
 }

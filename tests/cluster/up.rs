@@ -162,6 +162,12 @@ impl Ports {
 
     /// The first port after the lock.
     pub(crate) fn first(&self) -> u16 {
-        self.lock.local_addr().unwrap().port() + 1
+        self.all().start
+    }
+
+    /// All ports after the lock.
+    pub(crate) fn all(&self) -> std::ops::Range<u16> {
+        let lock = self.lock.local_addr().unwrap().port();
+        lock + 1..lock + Self::SIZE
     }
 }
