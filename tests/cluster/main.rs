@@ -39,6 +39,8 @@ mod rolling;
 #[cfg(test)]
 mod settle;
 #[cfg(test)]
+mod tenancy;
+#[cfg(test)]
 mod traffic;
 #[cfg(test)]
 mod up;

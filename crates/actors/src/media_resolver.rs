@@ -3,6 +3,8 @@
 //! *Parent*: whoever makes it; it has no mailbox, and its work runs in its callers. *Asks*: the `DimCache` and the pool.
 //! *Bound*: items per request, bytes per item. *When it dies*: it cannot.
 
+mod tenancy;
+
 use futures::future::try_join_all;
 use identity::{MediaId, MediaKey};
 use media_geometry::ImageSize;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::json::{self, Json, Kind};
 use crate::params::Params;
+use crate::rewrite::SaltPlace;
 
 /// How many prompts one request may hold.
 const PROMPTS_MAX: usize = 4096;
@@ -29,6 +30,7 @@ pub struct CompletionRequest {
     body: Bytes,
     params: Params,
     prompts: Vec<CompletionPrompt>,
+    salt_place: Result<SaltPlace, Error>,
 }
 
 impl CompletionRequest {
@@ -59,7 +61,13 @@ impl CompletionRequest {
         let prompt = prompt.filter(|prompt| !prompt.is_null());
         let prompt = prompt.ok_or_else(|| Error::Missing { param: "prompt".into() })?;
         let prompts = read_prompts(prompt)?;
-        Ok(Self { body: body.clone(), params, prompts })
+        let salt_place = SaltPlace::find(root);
+        Ok(Self { body: body.clone(), params, prompts, salt_place })
+    }
+
+    /// Returns where the salt stands, or why it cannot be told.
+    pub(crate) const fn salt_place(&self) -> Result<&SaltPlace, &Error> {
+        self.salt_place.as_ref()
     }
 
     /// Returns the parameters that routing reads.

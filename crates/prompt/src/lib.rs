@@ -26,6 +26,7 @@ mod rewrite;
 mod segment_cache;
 mod template;
 mod template_choice;
+mod tenant;
 mod tokeniser;
 
 pub use chat_request::ChatRequest;
@@ -45,4 +46,5 @@ pub use placeholder_tokens::placeholder_tokens;
 pub use prepared::{MediaFact, PlacedMedia, PrepareOptions, Prepared, Prompt};
 pub use rewrite::MediaEdit;
 pub use template::{Clock, ContentFormat};
+pub use tenant::TenantKey;
 pub use tokeniser::TokenizeError;

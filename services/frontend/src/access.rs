@@ -13,6 +13,8 @@ pub(crate) struct Caller {
     pub(crate) tenant: String,
     /// Whether routing headers, `/admin`, `/metrics` and `explain` are shown.
     pub(crate) operator: bool,
+    /// Whether the caller may say where a request goes: operators, and everybody where there are no keys.
+    pub(crate) steers: bool,
 }
 
 /// Checks bearer keys.
@@ -33,7 +35,7 @@ impl Access {
     pub(crate) fn new(keys: &[KeyConfig], trusted: bool) -> Self {
         let keys = keys.iter().map(|key| Key {
             digest: digest(key.key.as_bytes()),
-            caller: Caller { tenant: key.tenant.clone(), operator: key.operator },
+            caller: Caller { tenant: key.tenant.clone(), operator: key.operator, steers: key.operator },
         });
         Self { keys: keys.collect(), trusted }
     }
@@ -41,10 +43,11 @@ impl Access {
     /// Finds out who calls; an error where keys are configured and none is presented.
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
         if self.keys.is_empty() {
-            return Ok(Caller { tenant: String::new(), operator: self.trusted });
+            return Ok(Caller { tenant: String::new(), operator: self.trusted, steers: true });
         }
         let mut caller = self.find(headers).ok_or_else(ApiError::unauthorized)?.clone();
         caller.operator |= self.trusted;
+        caller.steers |= self.trusted;
         Ok(caller)
     }
 

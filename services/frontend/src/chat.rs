@@ -6,13 +6,14 @@ use actors::ScheduleRequest;
 use actors::media_resolver::Item;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
 use placement::{Obstacle, Traits};
 
 use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::call::Call;
+use crate::config::Tenancy;
 use crate::dispatch::{Dispatch, Draft, waiting};
 use crate::headers::{self, Wishes};
 use crate::record::{MediaReport, Record};
@@ -43,7 +44,7 @@ impl Shared {
         call: &Call<'_>,
         body: Bytes,
     ) -> Result<Response<Answer>, ApiError> {
-        let wishes = Wishes::read(&call.parts.headers)?;
+        let wishes = Wishes::read(&call.parts.headers, &call.caller)?;
         let mut understood = self.understand(kind, call, body).await?;
         let (question, draft) = self.question(&mut understood, call, wishes);
         let dispatch = Dispatch {
@@ -68,7 +69,12 @@ impl Shared {
         call: &Call<'_>,
         body: Bytes,
     ) -> Result<serde_json::Value, ApiError> {
-        let wishes = Wishes::read(&call.parts.headers)?;
+        if self.reader.tenancy == Tenancy::Isolated && !call.caller.operator {
+            // Workers and what they have to do are made of all tenants' requests.
+            let message = "while tenants are isolated, decisions are explained to operators";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "operator_required", message));
+        }
+        let wishes = Wishes::read(&call.parts.headers, &call.caller)?;
         let mut understood = self.understand(Kind::Chat, call, body).await?;
         let (question, draft) = self.question(&mut understood, call, wishes);
         let desk = self.models.desk(&understood.model).await?;
@@ -94,7 +100,7 @@ impl Shared {
     async fn understand(&self, kind: Kind, call: &Call<'_>, body: Bytes) -> Result<Understood, ApiError> {
         let understood = match kind {
             Kind::Chat => self.reader.chat(body, &call.caller.tenant).await?,
-            Kind::Completion => self.reader.completion(body).await?,
+            Kind::Completion => self.reader.completion(body, &call.caller.tenant).await?,
         };
         for item in &understood.items {
             self.metrics.media(item.origin.as_str(), if item.known.is_some() { "known" } else { "unread" });
@@ -118,7 +124,7 @@ impl Shared {
         question.direct = wishes.direct;
         question.session = wishes.session;
         question.adapter.clone_from(&understood.adapter);
-        question.salted = understood.params.cache_salt.is_some();
+        question.salted = understood.salted;
         question.payload_free.clone_from(&understood.payload_free);
         question.first_media_token =
             prepared.media.first().map(|placed| u32::try_from(placed.offset).unwrap_or(u32::MAX));
@@ -144,7 +150,7 @@ impl Shared {
         } else {
             None
         };
-        let scoped = understood.params.cache_salt.is_some() || !understood.adapter.is_empty();
+        let scoped = understood.salted || !understood.adapter.is_empty();
         let draft = Draft {
             record: Arc::new(record),
             obstacle,

@@ -1,9 +1,10 @@
 //! Which headers pass, which are set, and which are for operators.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use identity::{Rank, WorkerId};
 use placement::Policy;
 
+use crate::access::Caller;
 use crate::api_error::ApiError;
 use crate::record::Record;
 use crate::request_id::REQUEST_ID;
@@ -28,7 +29,15 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    pub(crate) fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+    /// Reads them; all but the session are for operators.
+    pub(crate) fn read(headers: &HeaderMap, caller: &Caller) -> Result<Self, ApiError> {
+        let steering = [WORKER, RANK, POLICY].into_iter().find(|name| headers.contains_key(name));
+        if let (false, Some(name)) = (caller.steers, steering) {
+            let message = format!("header `{name}` is for operators");
+            return Err(
+                ApiError::new(StatusCode::FORBIDDEN, "operator_required", message).param(name.as_str())
+            );
+        }
         let rank = match text(headers, &RANK)? {
             Some(rank) => Some(Rank(rank.parse().map_err(|_| wrong(&RANK, "a small number"))?)),
             None => None,
@@ -43,8 +52,18 @@ impl Wishes {
             })?),
             None => None,
         };
-        Ok(Self { direct, policy, session: text(headers, &SESSION)?.map(actors::scheduler::session) })
+        let session = text(headers, &SESSION)?.map(|name| session(&caller.tenant, name));
+        Ok(Self { direct, policy, session })
     }
+}
+
+/// Names a session; two tenants' sessions are two, however they are called.
+fn session(tenant: &str, name: &str) -> u64 {
+    if tenant.is_empty() {
+        return actors::scheduler::session(name);
+    }
+    // Header values hold no 0x1f.
+    actors::scheduler::session(&format!("{tenant}\x1f{name}"))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
@@ -151,10 +170,14 @@ mod tests {
         assert!(upstream(&client, "id-1", true).contains_key("authorization"));
     }
 
+    fn caller(tenant: &str, steers: bool) -> Caller {
+        Caller { tenant: tenant.to_owned(), operator: steers, steers }
+    }
+
     #[test]
     fn wishes_are_checked() {
-        let wishes =
-            Wishes::read(&map(&[("x-sightline-worker", "w1"), ("x-sightline-policy", "random")])).unwrap();
+        let read = |pairs: &[_]| Wishes::read(&map(pairs), &caller("", true));
+        let wishes = read(&[("x-sightline-worker", "w1"), ("x-sightline-policy", "random")]).unwrap();
         assert_eq!(wishes.direct, Some((WorkerId::new("w1"), None)));
         assert_eq!(wishes.policy, Some(Policy::Random));
         for (name, value) in [
@@ -163,7 +186,25 @@ mod tests {
             ("x-sightline-rank", "0"),
             ("x-sightline-worker", ""),
         ] {
-            assert!(Wishes::read(&map(&[(name, value)])).is_err(), "{name}");
+            assert!(read(&[(name, value)]).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn steering_is_for_operators() {
+        for name in ["x-sightline-policy", "x-sightline-rank", "x-sightline-worker"] {
+            let error = Wishes::read(&map(&[(name, "kv")]), &caller("t", false)).unwrap_err();
+            assert_eq!((error.code, error.param.as_deref()), ("operator_required", Some(name)));
+        }
+    }
+
+    #[test]
+    fn sessions_are_of_their_tenant() {
+        let read = |tenant| {
+            Wishes::read(&map(&[("x-sightline-session", "s")]), &caller(tenant, false)).unwrap().session
+        };
+        let all = [read(""), read("a"), read("b")];
+        assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2] && all[0].is_some(), "{all:?}");
+        assert_eq!(read("a"), read("a"));
     }
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::call::Call;
+use crate::config::Tenancy;
 use crate::dispatch::{Dispatch, Draft, waiting};
 use crate::headers::{self, Wishes};
 use crate::payload::Payload;
@@ -35,7 +36,13 @@ impl Shared {
             let message = format!("there is nothing at {}", call.parts.uri.path());
             return Err(ApiError::not_found("not_found", message));
         }
-        let wishes = Wishes::read(&call.parts.headers)?;
+        if self.reader.tenancy == Tenancy::Isolated {
+            let path = call.parts.uri.path();
+            let message =
+                format!("{path} is not served while tenants are isolated: engines would share its cache");
+            return Err(ApiError::new(http::StatusCode::FORBIDDEN, "not_isolated", message));
+        }
+        let wishes = Wishes::read(&call.parts.headers, &call.caller)?;
         let bytes = body.len();
         let (read, form) = (body.clone(), is_form(&call.parts.headers, &body));
         let model =

@@ -7,9 +7,10 @@ use actors::{MediaResolver, Preprocessor};
 use bytes::Bytes;
 use identity::{KeyScope, MediaKey, ModelName};
 use ports::Clock;
-use prompt::{ChatRequest, CompletionRequest, Fallback, Params, PrepareOptions, Prepared};
+use prompt::{ChatRequest, CompletionRequest, Fallback, Params, PrepareOptions, Prepared, TenantKey};
 
 use crate::api_error::ApiError;
+use crate::config::Tenancy;
 use crate::models::{Models, ServedHere};
 use crate::payload::Payload;
 
@@ -19,6 +20,8 @@ pub(crate) struct Understood {
     pub(crate) model: ModelName,
     pub(crate) adapter: String,
     pub(crate) params: Params,
+    /// Whether the engine keeps the prompt apart from others'.
+    pub(crate) salted: bool,
     pub(crate) prepared: Prepared,
     /// Why the prompt could not be predicted to its end.
     pub(crate) fallback: Option<&'static str>,
@@ -38,6 +41,7 @@ pub(crate) struct Reader {
     pub(crate) pool: Preprocessor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) secret: Arc<str>,
+    pub(crate) tenancy: Tenancy,
 }
 
 /// How far a chat request got without I/O.
@@ -49,7 +53,8 @@ enum Step {
 impl Reader {
     /// Reads a chat request: one job for what is in the body, a second one only if media had to be looked up.
     pub(crate) async fn chat(&self, body: Bytes, tenant: &str) -> Result<Understood, ApiError> {
-        let (reader, bytes) = (self.clone(), body.len());
+        let (reader, bytes, key) = (self.clone(), body.len(), self.key(tenant));
+        let own = key.clone();
         let first = move || {
             let request = ChatRequest::parse(&body)?;
             let in_body = reader.media.read_body(&request)?;
@@ -57,7 +62,9 @@ impl Reader {
                 return Ok(Step::LookUp(Box::new((request, in_body))));
             }
             let resolved = Resolved::join(&request, in_body, Elsewhere::default());
-            reader.prepare(&request, resolved).map(|understood| Step::Done(Box::new(understood)))
+            reader
+                .prepare(&request, resolved, own.as_ref())
+                .map(|understood| Step::Done(Box::new(understood)))
         };
         match self.pool.run(bytes, first).await? {
             Ok(Step::Done(understood)) => Ok(*understood),
@@ -69,58 +76,86 @@ impl Reader {
                 let resolved = Resolved::join(&request, in_body, elsewhere);
                 self.media.remember(&request, &resolved, tenant).await;
                 let reader = self.clone();
-                self.pool.run(bytes, move || reader.prepare(&request, resolved)).await?
+                self.pool.run(bytes, move || reader.prepare(&request, resolved, key.as_ref())).await?
             }
             Err(error) => Err(error),
         }
     }
 
     /// Reads a completion request; of several prompts the first decides where all go.
-    pub(crate) async fn completion(&self, body: Bytes) -> Result<Understood, ApiError> {
-        let (reader, bytes) = (self.clone(), body.len());
+    pub(crate) async fn completion(&self, body: Bytes, tenant: &str) -> Result<Understood, ApiError> {
+        let (reader, bytes, key) = (self.clone(), body.len(), self.key(tenant));
         let job = move || {
             let request = CompletionRequest::parse(&body)?;
             let served = reader.models.resolve(request.model())?;
-            let options = reader.options(&served);
+            let salt = key.map(|key| key.cache_salt(request.params().cache_salt.as_deref()));
+            let options = reader.options(&served, salt.as_deref());
             let first =
                 served.prompt.as_ref().and_then(|model| model.prepare_completion(&request, &options).next());
             let prepared = first.unwrap_or_else(|| unknown(body.len()));
             Ok(Understood {
+                payload: match &salt {
+                    Some(salt) => Payload::new(request.outline_salted(salt)?, Vec::new()),
+                    None => Payload::whole(body),
+                },
                 model: served.model,
                 adapter: served.adapter,
+                salted: salt.is_some() || request.params().cache_salt.is_some(),
                 params: request.params().clone(),
                 fallback: prepared.fallback.map(Fallback::as_str),
                 prepared,
                 items: Vec::new(),
                 payload_free: Vec::new(),
                 one_prompt: request.prompts().len() == 1,
-                payload: Payload::whole(body),
             })
         };
         self.pool.run(bytes, job).await?
     }
 
-    fn prepare(&self, request: &ChatRequest, resolved: Resolved) -> Result<Understood, ApiError> {
+    fn prepare(
+        &self,
+        request: &ChatRequest,
+        resolved: Resolved,
+        key: Option<&TenantKey>,
+    ) -> Result<Understood, ApiError> {
         let served = self.models.resolve(request.model())?;
+        let salt = key.map(|key| key.cache_salt(request.params().cache_salt.as_deref()));
+        let resolved = match key {
+            Some(key) => resolved.for_tenant(request, key),
+            None => resolved,
+        };
+        let options = self.options(&served, salt.as_deref());
         let prepared = match &served.prompt {
-            Some(model) => model.prepare(request, &resolved.facts, &self.options(&served))?,
+            Some(model) => model.prepare(request, &resolved.facts, &options)?,
             None => unknown(request.body().len()),
         };
+        let outline = match &salt {
+            Some(salt) => request.outline_salted(&resolved.edits, salt)?,
+            None => request.outline(&resolved.edits),
+        };
         Ok(Understood {
+            payload: Payload::new(outline, resolved.handed),
             model: served.model,
             adapter: served.adapter,
+            salted: salt.is_some() || request.params().cache_salt.is_some(),
             params: request.params().clone(),
             fallback: prepared.fallback.map(Fallback::as_str),
             prepared,
-            payload: Payload::new(request.outline(&resolved.edits), resolved.handed),
             items: resolved.items,
             payload_free: resolved.payload_free,
             one_prompt: true,
         })
     }
 
-    fn options<'a>(&'a self, served: &'a ServedHere) -> PrepareOptions<'a> {
-        let scope = KeyScope { secret: &self.secret, lora_name: &served.adapter, cache_salt: "" };
+    /// The tenant's own namespace, where tenants are isolated.
+    fn key(&self, tenant: &str) -> Option<TenantKey> {
+        (self.tenancy == Tenancy::Isolated).then(|| TenantKey::derive(&self.secret, tenant))
+    }
+
+    /// What a prompt is prepared with; without a salt of the tenant's the client's own holds.
+    fn options<'a>(&'a self, served: &'a ServedHere, salt: Option<&'a str>) -> PrepareOptions<'a> {
+        let cache_salt = salt.unwrap_or_default();
+        let scope = KeyScope { secret: &self.secret, lora_name: &served.adapter, cache_salt };
         let unix_seconds = i64::try_from(self.clock.wall_ms() / 1000).unwrap_or(i64::MAX);
         let clock = prompt::Clock { unix_seconds, utc_offset_seconds: 0 };
         let context_tokens_max = served.context_tokens_max;

@@ -12,3 +12,4 @@ mod bad_input;
 mod chats;
 mod failures;
 mod rig;
+mod tenants;

@@ -72,6 +72,10 @@ impl Rig {
     }
 
     pub(crate) async fn start_with(config: Config) -> Self {
+        Self::try_start(config).await.unwrap()
+    }
+
+    pub(crate) async fn try_start(config: Config) -> anyhow::Result<Self> {
         let clock = Arc::new(TokioClock::system());
         let registry = InMemoryRegistry::new(Arc::<TokioClock>::clone(&clock));
         let (engine, media) = (MemoryEngine::default(), MemorySource::default());
@@ -84,9 +88,9 @@ impl Rig {
             clock,
         };
         let models: LoadedModels = frontend::load_models(&config).unwrap();
-        let frontend = Frontend::start(&config, ports, models).await.unwrap();
+        let frontend = Frontend::start(&config, ports, models).await?;
         let client = HttpEngine::new(EngineConfig::default());
-        Self { frontend, engine, media, client, registry, leases: Vec::new() }
+        Ok(Self { frontend, engine, media, client, registry, leases: Vec::new() })
     }
 
     /// Adds a worker that answers by script, and waits until the frontend knows it.

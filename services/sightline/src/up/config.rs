@@ -64,6 +64,12 @@ pub struct Config {
     /// Port on which the agents show their health, metrics and progress; 0 takes a free one.
     #[arg(long, value_name = "PORT", default_value_t = Self::default().agent_port)]
     pub agent_port: u16,
+    /// Bearer keys of the frontends; none lets everybody in.
+    #[arg(skip)]
+    pub keys: Vec<frontend::KeyConfig>,
+    /// Whether tenants share what engines have cached: shared or isolated. Isolated needs keys.
+    #[arg(long, default_value_t = Self::default().tenancy)]
+    pub tenancy: frontend::Tenancy,
 }
 
 impl Default for Config {
@@ -85,6 +91,8 @@ impl Default for Config {
             event_port: 5600,
             replay_port: 5700,
             agent_port: 8090,
+            keys: Vec::new(),
+            tenancy: frontend::Tenancy::Shared,
         }
     }
 }

@@ -1,0 +1,40 @@
+//! Gives a tenant's media names of its own.
+
+use identity::MediaId;
+use prompt::{ChatRequest, MediaEdit, TenantKey};
+
+use super::{Origin, Resolved};
+
+impl Resolved {
+    /// Puts the tenant's names in place of those that all share.
+    ///
+    /// Facts stay by content: what a URL leads to is the same for all, and an id of bytes is turned into a tenant's
+    /// by one hash. Items whose identity the engine makes itself keep it: there the salt alone keeps tenants apart.
+    /// A client's own name for what the router does not read is replaced too, since engines would take one tenant's for
+    /// another's.
+    #[must_use]
+    pub fn for_tenant(mut self, request: &ChatRequest, key: &TenantKey) -> Self {
+        for edit in &mut self.edits {
+            let Some(uuid) = &mut edit.uuid else { continue };
+            let own = key.media_id(&MediaId::new(uuid));
+            own.as_str().clone_into(uuid);
+            for fact in self.facts.iter_mut().filter(|fact| fact.index == edit.index) {
+                fact.id = Some(own.clone());
+            }
+            let items = self.items.iter_mut().filter(|item| item.index == edit.index);
+            for known in items.filter_map(|item| item.known.as_mut()) {
+                known.id = own.clone();
+            }
+        }
+        let named = self.items.iter().filter(|item| item.origin == Origin::Named);
+        self.payload_free = named.filter_map(|item| Some(item.known.as_ref()?.id.key())).collect();
+        for part in request.media() {
+            let replaced = self.edits.iter().any(|edit| edit.index == part.index && edit.uuid.is_some());
+            if let (Some(uuid), false) = (&part.client_uuid, replaced) {
+                let uuid = Some(key.media_name(uuid).as_str().to_owned());
+                self.edits.push(MediaEdit { index: part.index, uuid, replaces_url: false });
+            }
+        }
+        self
+    }
+}
