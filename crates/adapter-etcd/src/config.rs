@@ -1,10 +1,12 @@
 //! How a process connects to etcd.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+use tonic::Code;
 
 /// Where etcd is and who asks.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -53,17 +55,97 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The endpoints or certificates cannot be used.
     #[error("cannot connect to {endpoints}")]
     Connect {
-        /// The endpoints.
+        /// The endpoints, without credentials.
         endpoints: String,
         /// Why.
         #[source]
         source: etcd_client::Error,
     },
+    /// An endpoint is `https://`, and nobody is trusted: the system's authorities are not asked.
+    #[error("{endpoint} needs a file of authorities to trust")]
+    NoAuthority {
+        /// The endpoint.
+        endpoint: String,
+    },
+    /// A member answers, and does not take this client or cannot be trusted: trying again would not help.
+    #[error("no connection to {endpoints}: {reason}")]
+    Refused {
+        /// The endpoints, without credentials.
+        endpoints: String,
+        /// What is wrong.
+        reason: Refusal,
+        /// The client's words.
+        #[source]
+        source: etcd_client::Error,
+    },
+    /// No member answers now.
+    #[error("{endpoints} does not answer")]
+    Late {
+        /// The endpoints, without credentials.
+        endpoints: String,
+        /// The client's words; none where it said nothing in time.
+        #[source]
+        source: Option<etcd_client::Error>,
+    },
+}
+
+/// Why a member and a client that reached each other cannot work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The member does not know the user or the password, or wants one.
+    Credentials,
+    /// The user may not read or write there.
+    Permission,
+    /// One of the two does not trust the other's certificate.
+    Certificate,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Credentials => "etcd refuses the credentials",
+            Self::Permission => "etcd refuses access",
+            Self::Certificate => "TLS fails",
+        })
+    }
+}
+
+impl Refusal {
+    /// Tells a refusal from a member that is only late.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other codes are those of a member in trouble")]
+    pub(crate) fn of(error: &etcd_client::Error) -> Option<Self> {
+        if let etcd_client::Error::TransportError(error) = error {
+            return of_tls(error).then_some(Self::Certificate);
+        }
+        let etcd_client::Error::GRpcStatus(status) = error else { return None };
+        // etcd's own words for a wrong password, for none, and for a user where none are known.
+        let about_users = ["authentication", "user name"].iter().any(|word| status.message().contains(word));
+        match status.code() {
+            Code::Unauthenticated => Some(Self::Credentials),
+            Code::PermissionDenied => Some(Self::Permission),
+            Code::InvalidArgument | Code::FailedPrecondition if about_users => Some(Self::Credentials),
+            _ if of_tls(status) => Some(Self::Certificate),
+            _ => None,
+        }
+    }
+}
+
+/// Tells whether TLS is at fault: what it says travels inside of an I/O error.
+fn of_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(current) = cause {
+        let inside = current.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if current.is::<rustls::Error>() || inside.is_some_and(|inside| inside.is::<rustls::Error>()) {
+            return true;
+        }
+        cause = current.source();
+    }
+    false
 }
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
@@ -72,6 +154,11 @@ const PING_PERIOD: Duration = Duration::from_secs(3);
 const PING_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Config {
+    /// The endpoints as they may be shown.
+    pub(crate) fn shown(&self) -> String {
+        ports::masked_url(&self.endpoints.join(","))
+    }
+
     /// Translates to the client's options; reads certificate files.
     pub(crate) async fn options(&self) -> Result<ConnectOptions, Error> {
         let mut options = ConnectOptions::new()
@@ -80,6 +167,10 @@ impl Config {
             .with_keep_alive_while_idle(true)
             .with_require_leader(true)
             .with_auto_token_refresh(true);
+        let trusts = self.tls.as_ref().is_some_and(|tls| tls.ca_file.is_some());
+        if let (false, Some(https)) = (trusts, self.endpoints.iter().find(|it| it.starts_with("https:"))) {
+            return Err(Error::NoAuthority { endpoint: ports::masked_url(https) });
+        }
         if let Some((name, password)) = &self.user {
             options = options.with_user(name, password);
         }

@@ -5,5 +5,5 @@ mod lease;
 mod registry;
 mod watch;
 
-pub use config::{Config, Tls};
+pub use config::{Config, Refusal, Tls};
 pub use registry::EtcdRegistry;

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Refusal};
 use crate::{lease, watch};
 
 /// How long one request may take.
@@ -34,7 +34,7 @@ struct Shared {
 impl fmt::Debug for EtcdRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdRegistry")
-            .field("endpoints", &self.shared.connection.0.endpoints)
+            .field("endpoints", &self.shared.connection.0.shown)
             .finish_non_exhaustive()
     }
 }
@@ -45,6 +45,7 @@ pub(crate) struct Connection(Arc<Target>);
 
 struct Target {
     endpoints: Vec<String>,
+    shown: String,
     options: ConnectOptions,
     client: OnceCell<Client>,
 }
@@ -72,7 +73,7 @@ pub(crate) fn within<T>(
 
 impl Connection {
     pub(crate) async fn client(&self) -> Result<Client, Error> {
-        let Target { endpoints, options, client } = &*self.0;
+        let Target { endpoints, options, client, .. } = &*self.0;
         let connect = || within(Client::connect(endpoints, Some(options.clone())));
         client.get_or_try_init(connect).await.cloned()
     }
@@ -105,13 +106,38 @@ impl EtcdRegistry {
         let client = OnceCell::new();
         if config.user.is_none() {
             let connected = Box::pin(Client::connect(&config.endpoints, Some(options.clone()))).await;
-            let connected = connected
-                .map_err(|source| config::Error::Connect { endpoints: config.endpoints.join(","), source })?;
+            let connected =
+                connected.map_err(|source| config::Error::Connect { endpoints: config.shown(), source })?;
             drop(client.set(connected));
         }
-        let target = Target { endpoints: config.endpoints.clone(), options, client };
+        let shown = config.shown();
+        let target = Target { endpoints: config.endpoints.clone(), shown, options, client };
         let shared = Shared { connection: Connection(Arc::new(target)), tasks: Mutex::new(JoinSet::new()) };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Asks once whether this client may read a prefix, and says what is wrong where a list only says that the registry
+    /// cannot be reached.
+    ///
+    /// # Errors
+    /// `Refused` is for whoever configures it; `Late` means to try again.
+    pub async fn check(&self, prefix: &str) -> Result<(), config::Error> {
+        let Target { endpoints, shown, options, client } = &*self.shared.connection.0;
+        let asking = async {
+            let connect = || Client::connect(endpoints, Some(options.clone()));
+            let mut client = client.get_or_try_init(connect).await?.clone();
+            client.get(prefix, Some(GetOptions::new().with_prefix().with_count_only())).await
+        };
+        let source = match timeout(REQUEST_DEADLINE, Box::pin(asking)).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(source)) => source,
+            Err(_) => return Err(config::Error::Late { endpoints: shown.clone(), source: None }),
+        };
+        let endpoints = shown.clone();
+        Err(match Refusal::of(&source) {
+            Some(reason) => config::Error::Refused { endpoints, reason, source },
+            None => config::Error::Late { endpoints, source: Some(source) },
+        })
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use ports::Engine;
 use ports::engine::{Endpoint, EngineStatus, Error, Request, Response, ServedModel};
 
+use crate::authorities::Authorities;
 use crate::chunks::Chunks;
 use crate::connection::{Connection, Failed, Streaming};
 use crate::pool::Pool;
@@ -32,6 +33,8 @@ pub struct Config {
     pub pool_per_engine_max: usize,
     /// How long one is kept; below the 5 s after which vLLM's server closes it.
     pub pool_keep: Duration,
+    /// Whom to trust beside the system's authorities, where an engine speaks TLS.
+    pub authorities: Authorities,
 }
 
 impl Default for Config {
@@ -42,6 +45,7 @@ impl Default for Config {
             idle: Duration::from_secs(300),
             pool_per_engine_max: 256,
             pool_keep: Duration::from_secs(4),
+            authorities: Authorities::default(),
         }
     }
 }
@@ -59,7 +63,8 @@ impl HttpEngine {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let pool = Arc::new(Pool::new(config.pool_per_engine_max, config.pool_keep));
-        Self { config, dialer: Dialer::default(), pool }
+        let dialer = Dialer::new(config.authorities.clone());
+        Self { config, dialer, pool }
     }
 
     async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, Error> {

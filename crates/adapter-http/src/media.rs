@@ -23,6 +23,7 @@ use self::beginning::Part;
 use self::hosts::{Hosts, Permit};
 use self::names::Names;
 use self::target::Target;
+use crate::authorities::Authorities;
 use crate::chunks::Chunks;
 use crate::connection::{Connection, Streaming};
 use crate::transport::Dialer;
@@ -38,13 +39,21 @@ pub struct Config {
     pub fetches_per_host_max: usize,
     /// Longest time to connect to one address, TLS included.
     pub connect: Duration,
+    /// Whom to trust beside the system's authorities.
+    pub authorities: Authorities,
 }
 
 impl Config {
     /// Makes the default bounds around a policy.
     #[must_use]
-    pub const fn new(policy: AddressPolicy) -> Self {
-        Self { policy, fetches_max: 256, fetches_per_host_max: 32, connect: Duration::from_secs(3) }
+    pub fn new(policy: AddressPolicy) -> Self {
+        Self {
+            policy,
+            fetches_max: 256,
+            fetches_per_host_max: 32,
+            connect: Duration::from_secs(3),
+            authorities: Authorities::default(),
+        }
     }
 }
 
@@ -76,7 +85,8 @@ impl HttpMediaSource {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let hosts = Hosts::new(config.fetches_max, config.fetches_per_host_max);
-        Self { config, dialer: Dialer::default(), hosts, names: Names::new(LOOKUPS_MAX) }
+        let dialer = Dialer::new(config.authorities.clone());
+        Self { config, dialer, hosts, names: Names::new(LOOKUPS_MAX) }
     }
 
     async fn follow(&self, fetch: &Fetch) -> Result<Fetched, Error> {

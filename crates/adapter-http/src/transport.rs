@@ -11,35 +11,42 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsConnector, TlsStream};
 
-/// Opens connections; TLS trusts the system's certificates, loaded when first needed.
-#[derive(Debug, Default)]
+use crate::authorities::Authorities;
+
+/// Opens connections; TLS trusts the system's authorities, loaded when first needed, and some more.
+#[derive(Debug)]
 pub(crate) struct Dialer {
+    authorities: Authorities,
     tls: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Dialer {
+    pub(crate) fn new(authorities: Authorities) -> Self {
+        Self { authorities, tls: OnceCell::new() }
+    }
+
     /// Connects to exactly this address, without waiting for packets to fill (`TCP_NODELAY`).
     pub(crate) async fn dial(&self, address: SocketAddr, tls_name: Option<&str>) -> io::Result<Transport> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let Some(name) = tls_name else { return Ok(Transport::Plain(stream)) };
-        let config = self.tls.get_or_try_init(client_config).await?;
+        let config = self.tls.get_or_try_init(|| client_config(&self.authorities)).await?;
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await?;
-        Ok(Transport::Tls(Box::new(stream)))
+        Ok(Transport::Tls(Box::new(stream.into())))
     }
 }
 
-async fn client_config() -> io::Result<Arc<ClientConfig>> {
+async fn client_config(authorities: &Authorities) -> io::Result<Arc<ClientConfig>> {
     let loaded = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs);
     let loaded = loaded.await.map_err(io::Error::other)?;
     let mut roots = RootCertStore::empty();
     let (added, ignored) = roots.add_parsable_certificates(loaded.certs);
-    tracing::debug!(added, ignored, "loaded system certificates");
-    if added == 0 {
+    let (own, unusable) = roots.add_parsable_certificates(authorities.certificates());
+    tracing::debug!(added, ignored, own, unusable, "loaded authorities");
+    if added + own == 0 {
         return Err(io::Error::other("no system certificates found for https"));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_nats::client::{PublishErrorKind, RequestErrorKind};
-use async_nats::{Client, ClientError, Event, Request, Subscriber};
+use async_nats::{Client, ClientError, ConnectOptions, Event, Request, Subscriber};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::config::{self, Config};
+use crate::config::{self, CONNECT_DEADLINE, Config, Refusal};
 use crate::message::{headers, received};
 
 /// NATS's own default, for as long as no server has told its limit.
@@ -36,6 +36,8 @@ pub struct NatsBus {
 
 struct Shared {
     link: watch::Sender<Link>,
+    /// What the client or a server last complained of, since there is no connection.
+    trouble: Mutex<Option<String>>,
     /// Whether it was said that the server does not let this client in.
     refused: AtomicBool,
     queues: Mutex<Queues>,
@@ -61,7 +63,8 @@ impl Drop for Shared {
 }
 
 impl NatsBus {
-    /// Makes a client; returns at once, also while no server answers.
+    /// Makes a client. A server that is late is waited for in the background; one that answers and does not take this
+    /// client ends the attempt.
     ///
     /// # Errors
     /// The configuration cannot work; tell its owner.
@@ -71,20 +74,31 @@ impl NatsBus {
         }
         let shared = Arc::new(Shared {
             link: watch::Sender::new(Link::Down),
+            trouble: Mutex::default(),
             refused: AtomicBool::new(false),
             queues: Mutex::default(),
             pumps: Mutex::new(JoinSet::new()),
         });
-        let listener = Arc::downgrade(&shared);
-        let options = config.options()?.event_callback(move |event| {
-            let listener = Weak::clone(&listener);
-            async move { note(&listener, &event) }
-        });
-        let client = options
-            .connect(config.servers.as_slice())
-            .await
-            .map_err(|source| config::Error::Connect { servers: config.servers.join(","), source })?;
+        let first = options(config, &shared)?.connect(config.servers.as_slice());
+        let client = match timeout(CONNECT_DEADLINE, Box::pin(first)).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(source)) if Refusal::of(&source).is_some() => {
+                let reason = Refusal::of(&source).unwrap_or(Refusal::Credentials);
+                return Err(config::Error::Refused { servers: config.shown(), reason, source });
+            }
+            Ok(Err(_)) | Err(_) => {
+                let patient = options(config, &shared)?.retry_on_initial_connect();
+                let connected = Box::pin(patient.connect(config.servers.as_slice())).await;
+                connected.map_err(|source| config::Error::Connect { servers: config.shown(), source })?
+            }
+        };
         Ok(Self { client, shared })
+    }
+
+    /// Says why there is no connection, in the client's words, if it is known.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble.lock().clone()
     }
 
     pub(crate) const fn client(&self) -> &Client {
@@ -110,11 +124,22 @@ impl NatsBus {
     }
 }
 
+/// Translates a configuration, for one client that tells of its connection.
+fn options(config: &Config, shared: &Arc<Shared>) -> Result<ConnectOptions, config::Error> {
+    let listener = Arc::downgrade(shared);
+    let options = config.options()?.event_callback(move |event| {
+        let listener = Weak::clone(&listener);
+        async move { note(&listener, &event) }
+    });
+    Ok(options)
+}
+
 /// Follows the connection: its state is the link's, and what it lost is a gap in every subscription.
 fn note(shared: &Weak<Shared>, event: &Event) {
     let Some(shared) = shared.upgrade() else { return };
     match event {
         Event::Connected => {
+            shared.trouble.lock().take();
             shared.refused.store(false, Ordering::Relaxed);
             if shared.link.send_replace(Link::Up) == Link::Down {
                 tracing::info!("bus connected");
@@ -130,15 +155,17 @@ fn note(shared: &Weak<Shared>, event: &Event) {
             tracing::debug!("bus client dropped messages");
             shared.queues.lock().by_id.values().for_each(GapQueue::push_gap);
         }
-        // Each failed attempt tells of itself; what is worth a line is what trying again does not change.
-        Event::ClientError(ClientError::Other(why)) if why.contains(REFUSED) => {
-            if !shared.refused.swap(true, Ordering::Relaxed) {
-                tracing::warn!(why, "bus refuses this client, trying again");
+        Event::ServerError(_) | Event::ClientError(_) => {
+            // Each failed attempt tells of itself; what is worth a line is what trying again does not change.
+            if matches!(event, Event::ClientError(ClientError::Other(why)) if why.contains(REFUSED))
+                && !shared.refused.swap(true, Ordering::Relaxed)
+            {
+                tracing::warn!(why = %event, "bus refuses this client, trying again");
             }
-        }
-        Event::LameDuckMode | Event::Draining | Event::ServerError(_) | Event::ClientError(_) => {
             tracing::debug!(%event, "bus event");
+            *shared.trouble.lock() = Some(event.to_string());
         }
+        Event::LameDuckMode | Event::Draining => tracing::debug!(%event, "bus event"),
     }
 }
 

@@ -1,10 +1,11 @@
 //! How a process connects to NATS.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
+use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, rustls};
 
 /// Where NATS is and who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl fmt::Debug for Credentials {
 /// How the connection is encrypted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// A PEM file of authorities to trust beside the system's.
+    /// A PEM file of authorities to trust in place of the system's.
     pub ca_file: Option<PathBuf>,
     /// PEM files of the client's own certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -68,35 +69,101 @@ pub struct Tls {
 pub enum Error {
     /// The credentials are malformed.
     #[error("malformed credentials")]
-    Credentials(#[source] std::io::Error),
-    /// The addresses, certificates or credentials cannot be used.
+    Credentials(#[source] io::Error),
+    /// The addresses cannot be used.
     #[error("cannot connect to {servers}")]
     Connect {
-        /// The addresses.
+        /// The addresses, without credentials.
         servers: String,
         /// Why.
         #[source]
-        source: async_nats::ConnectError,
+        source: ConnectError,
+    },
+    /// A server answers, and does not take this client or cannot be trusted: trying again would not help.
+    #[error("no connection to {servers}: {reason}")]
+    Refused {
+        /// The addresses, without credentials.
+        servers: String,
+        /// What is wrong.
+        reason: Refusal,
+        /// The client's words.
+        #[source]
+        source: ConnectError,
     },
     /// There is no address.
     #[error("no server given")]
     NoServer,
 }
 
+/// Why a server and a client that reached each other cannot work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The server does not know the user, password, token or key.
+    Credentials,
+    /// One of the two does not trust the other's certificate, or they do not agree on TLS.
+    Certificate,
+    /// A certificate or key file cannot be used.
+    Files,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Credentials => "the server refuses the credentials",
+            Self::Certificate => "TLS fails",
+            Self::Files => "certificate files cannot be used",
+        })
+    }
+}
+
+impl Refusal {
+    /// Tells a refusal from a server that is only late.
+    pub(crate) fn of(error: &ConnectError) -> Option<Self> {
+        match error.kind() {
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+                Some(Self::Credentials)
+            }
+            ConnectErrorKind::Tls => Some(Self::Files),
+            ConnectErrorKind::Io => of_tls(error).then_some(Self::Certificate),
+            ConnectErrorKind::ServerParse
+            | ConnectErrorKind::Dns
+            | ConnectErrorKind::TimedOut
+            | ConnectErrorKind::MaxReconnects => None,
+        }
+    }
+}
+
+/// Tells whether TLS is at fault: what it says travels inside of an I/O error.
+fn of_tls(error: &ConnectError) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(current) = cause {
+        let inside = current.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if current.is::<rustls::Error>() || inside.is_some_and(|inside| inside.is::<rustls::Error>()) {
+            return true;
+        }
+        cause = current.source();
+    }
+    false
+}
+
 const RECONNECT_MIN: Duration = Duration::from_millis(20);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
-const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// A dead peer is noticed after two of these.
 const PING_PERIOD: Duration = Duration::from_secs(2);
 /// Messages of a subscription that wait in the client before the adapter's own queue takes them.
 const CLIENT_QUEUE_MAX: usize = 65_536;
 
 impl Config {
+    /// The addresses as they may be shown.
+    pub(crate) fn shown(&self) -> String {
+        ports::masked_url(&self.servers.join(","))
+    }
+
     /// Translates to the client's options.
     pub(crate) fn options(&self) -> Result<ConnectOptions, Error> {
         let mut options = ConnectOptions::new()
             .name(&self.name)
-            .retry_on_initial_connect()
             .max_reconnects(None)
             .reconnect_delay_callback(pause)
             .connection_timeout(CONNECT_DEADLINE)

@@ -6,4 +6,4 @@ mod message;
 pub mod service;
 
 pub use bus::NatsBus;
-pub use config::{Config, Credentials, Tls};
+pub use config::{Config, Credentials, Refusal, Tls};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use adapter_http::TlsFiles;
 use clap::{Args, ValueEnum};
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,10 @@ pub struct Config {
     #[arg(skip)]
     #[serde(skip)]
     pub secret: String,
+    /// Certificate and key of the listener; none speaks plain HTTP.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub tls: Option<TlsFiles>,
     /// Tokens of a KV block, where the engine's metrics do not tell.
     #[arg(long)]
     pub block_size: Option<u32>,
@@ -112,6 +117,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8090)),
             namespace: "default".to_owned(),
             secret: String::new(),
+            tls: None,
             block_size: None,
             blocks_max: 8 << 20,
             in_flight_max: 0,

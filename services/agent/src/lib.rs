@@ -12,8 +12,7 @@ mod zmq_feeds;
 
 use std::time::Duration;
 
-use anyhow::Context;
-use tokio::net::TcpListener;
+use adapter_http::Listener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -29,9 +28,8 @@ pub use wiring::{Agent, Ports};
 /// One sentence on what cannot be used.
 pub async fn run(config: Config, ports: Ports, stop: CancellationToken) -> anyhow::Result<()> {
     let drain = Duration::from_millis(config.drain_ms);
-    let listener = TcpListener::bind(config.listen).await;
-    let listener = listener.with_context(|| format!("cannot listen on {}", config.listen))?;
-    let address = listener.local_addr()?;
+    let listener = Listener::bind(config.listen, config.tls.as_ref()).await?;
+    let address = listener.address();
     let agent = Agent::start(config, ports)?;
     tracing::info!(worker = %agent.worker(), %address, "agent is listening");
     let gone = CancellationToken::new();

@@ -3,13 +3,14 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use adapter_http::{Bounds, Listener};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
+use hyper_util::service::TowerToHyperService;
 use identity::WorkerId;
 use serde::Serialize;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -39,21 +40,14 @@ struct Row {
 }
 
 /// Serves `/health/live`, `/health/ready`, `/metrics` and `/admin/agents` until `stop` is cancelled.
-///
-/// # Errors
-/// The listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    agents: Vec<AgentView>,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+pub async fn serve(listener: Listener, agents: Vec<AgentView>, stop: CancellationToken) {
     let router = Router::new()
         .route("/health/live", get(async || StatusCode::OK))
         .route("/health/ready", get(ready))
         .route("/metrics", get(metrics))
         .route("/admin/agents", get(show))
         .with_state(Arc::new(agents));
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+    adapter_http::serve(listener, TowerToHyperService::new(router), Bounds::default(), stop).await;
 }
 
 async fn ready(State(agents): State<Arc<Vec<AgentView>>>) -> StatusCode {

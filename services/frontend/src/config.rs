@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use adapter_http::TlsFiles;
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,11 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where operators connect; none opens no such listener.
     pub admin_listen: Option<SocketAddr>,
+    /// Certificate and key of both listeners; none speaks plain HTTP.
+    #[serde(skip)]
+    pub tls: Option<TlsFiles>,
+    /// PEM file of authorities to trust beside the system's, for engines and media origins.
+    pub tls_ca: Option<PathBuf>,
     /// Names this frontend in request ids and load gauges; empty derives a name from the time of start.
     pub id: String,
     /// Namespace of workers and subjects.
@@ -28,6 +34,8 @@ pub struct Config {
     pub cache_dir: Option<PathBuf>,
     /// Bearer keys; none lets everybody in.
     pub keys: Vec<KeyConfig>,
+    /// Whether tenants share what engines have cached; `isolated` needs keys.
+    pub tenancy: Tenancy,
     /// The routing policy where a request names none.
     pub policy: String,
     /// The cluster's secret, mixed into block keys.
@@ -49,7 +57,7 @@ pub struct ModelConfig {
 }
 
 /// A bearer key.
-#[derive(Clone, Deserialize, Serialize)]
+#[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
     /// The secret.
@@ -64,6 +72,45 @@ pub struct KeyConfig {
 impl std::fmt::Debug for KeyConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeyConfig").field("tenant", &self.tenant).field("operator", &self.operator).finish()
+    }
+}
+
+/// Whether tenants share what engines have cached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tenancy {
+    /// They do: the fastest, where tenants may learn from an answer's time that somebody asked the same before.
+    #[default]
+    Shared,
+    /// They do not: salts and media ids are of the tenant, whatever the client sends.
+    Isolated,
+}
+
+impl std::fmt::Display for Tenancy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Shared => "shared",
+            Self::Isolated => "isolated",
+        })
+    }
+}
+
+/// A text that names no tenancy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown tenancy {text:?}, expected shared or isolated")]
+pub struct UnknownTenancy {
+    text: String,
+}
+
+impl std::str::FromStr for Tenancy {
+    type Err = UnknownTenancy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTenancy> {
+        match text {
+            "shared" => Ok(Self::Shared),
+            "isolated" => Ok(Self::Isolated),
+            _ => Err(UnknownTenancy { text: text.to_owned() }),
+        }
     }
 }
 
@@ -162,16 +209,34 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
             admin_listen: None,
+            tls: None,
+            tls_ca: None,
             id: String::new(),
             namespace: "default".to_owned(),
             models: Vec::new(),
             media_kwargs: BTreeMap::new(),
             cache_dir: None,
             keys: Vec::new(),
+            tenancy: Tenancy::Shared,
             policy: "kv".to_owned(),
             secret: String::new(),
             media: MediaConfig::default(),
             limits: Limits::default(),
         }
+    }
+}
+
+impl Config {
+    /// Says what makes no sense together.
+    ///
+    /// # Errors
+    /// One sentence for whoever wrote it.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.tenancy == Tenancy::Shared || !self.keys.is_empty(),
+            "tenancy isolated needs keys: without them all callers are one tenant"
+        );
+        anyhow::ensure!(self.keys.iter().all(|key| !key.key.is_empty()), "a key is empty");
+        Ok(())
     }
 }

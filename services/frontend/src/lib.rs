@@ -29,13 +29,12 @@ mod request_id;
 mod retry_budget;
 mod server;
 mod shared;
-mod stalling;
 mod surface;
 mod understanding;
 mod usage;
 mod verification;
 mod wiring;
 
-pub use config::{Config, KeyConfig, Limits, MediaConfig, ModelConfig};
+pub use config::{Config, KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy, UnknownTenancy};
 pub use loaded_models::{LoadedModel, LoadedModels, load_models};
 pub use wiring::{Frontend, Ports, http_ports, run};

@@ -11,12 +11,12 @@ use actors::{
     DimCache, DirectoryArgs, DirectoryHandle, IndexShelf, Ledger, LoadBoardArgs, LoadBoardHandle,
     Preprocessor, dim_cache, preprocessor,
 };
+use adapter_http::{Authorities, Bounds, Listener};
 use anyhow::Context;
 use identity::Incarnation;
 use media_probe::AddressPolicy;
 use ports::media_source::Limits as FetchLimits;
 use ports::{Bus, Clock, Engine, MediaSource, Registry, StateStore};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -35,7 +35,7 @@ use crate::record_log::RecordLog;
 use crate::request_body::Bodies;
 use crate::request_id::RequestIds;
 use crate::retry_budget::RetryBudget;
-use crate::server::{self, Bounds};
+use crate::server;
 use crate::shared::{Defaults, Shared};
 use crate::surface::Surface;
 use crate::understanding::Reader;
@@ -74,15 +74,18 @@ pub struct Frontend {
 /// Makes the ports to engines and media that a configuration describes.
 ///
 /// # Errors
-/// Names the network that is no CIDR.
+/// Names the network that is no CIDR, or the file of authorities that cannot be used.
 pub fn http_ports(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, Arc<dyn MediaSource>)> {
+    let authorities = Authorities::read(config.tls_ca.as_deref()).context("--tls-ca")?;
     let engine = adapter_http::EngineConfig {
+        authorities: authorities.clone(),
         head: Duration::from_millis(config.limits.head_ms),
         idle: Duration::from_millis(config.limits.idle_ms),
         ..adapter_http::EngineConfig::default()
     };
     let mut media = adapter_http::MediaConfig::new(policy(&config.media)?);
     media.fetches_per_host_max = config.media.fetches_per_host_max;
+    media.authorities = authorities;
     Ok((Arc::new(adapter_http::HttpEngine::new(engine)), Arc::new(adapter_http::HttpMediaSource::new(media))))
 }
 
@@ -100,13 +103,15 @@ impl Frontend {
     /// A listener cannot be bound, an actor does not start, or the configuration makes no sense.
     pub async fn start(config: &Config, ports: Ports, models: LoadedModels) -> anyhow::Result<Self> {
         let policy = config.policy.parse().context("policy")?;
-        let listener = server::bind(config.listen).await?;
-        let address = listener.local_addr()?;
+        config.check()?;
+        let tls = config.tls.as_ref();
+        let listener = server::bind(config.listen, tls).await?;
+        let address = listener.address();
         let admin = match config.admin_listen {
-            Some(admin) => Some(server::bind(admin).await?),
+            Some(admin) => Some(server::bind(admin, tls).await?),
             None => None,
         };
-        let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?;
+        let admin_address = admin.as_ref().map(Listener::address);
         let id = name(config, address, ports.clock.wall_ms());
         let node = Node::start(&format!("frontend-{id}"));
         let seed = xxh3_64_with_seed(id.as_bytes(), ports.clock.wall_ms());
@@ -198,6 +203,7 @@ fn share(
         pool,
         clock: Arc::clone(&ports.clock),
         secret: Arc::from(config.secret.as_str()),
+        tenancy: config.tenancy,
     };
     let limits = &config.limits;
     let body_time = Duration::from_millis(limits.body_ms);

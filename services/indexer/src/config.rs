@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use adapter_http::TlsFiles;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,10 @@ pub struct Config {
     #[arg(skip)]
     #[serde(skip)]
     pub secret: String,
+    /// Certificate and key of the listener; none speaks plain HTTP.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub tls: Option<TlsFiles>,
 }
 
 impl Default for Config {
@@ -45,6 +50,7 @@ impl Default for Config {
             cache_dir: None,
             namespace: "default".to_owned(),
             secret: String::new(),
+            tls: None,
         }
     }
 }

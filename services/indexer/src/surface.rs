@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adapter_http::{Bounds, Listener};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::{StatusCode, header};
@@ -11,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::future::join_all;
+use hyper_util::service::TowerToHyperService;
 use ports::Clock;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ use crate::query::Queries;
 const BODIES_MAX: usize = 64;
 /// After this long the indexer is ready although the index is not complete.
 const READY_AFTER: Duration = Duration::from_secs(10);
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 4096;
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -49,15 +52,12 @@ impl Surface {
 }
 
 /// Serves until `stop` is cancelled.
-///
-/// # Errors
-/// The listener fails.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     surface: Surface,
     body_bytes_max: usize,
     stop: CancellationToken,
-) -> std::io::Result<()> {
+) {
     let router = Router::new()
         .route("/query", post(query))
         .route("/health/live", get(async || StatusCode::OK))
@@ -66,7 +66,8 @@ pub(crate) async fn serve(
         .route("/admin/index", get(index))
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .with_state(surface);
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+    let bounds = Bounds { connections_max: CONNECTIONS_MAX, ..Bounds::default() };
+    adapter_http::serve(listener, TowerToHyperService::new(router), bounds, stop).await;
 }
 
 async fn query(State(surface): State<Surface>, request: Request) -> Response {

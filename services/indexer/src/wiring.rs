@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use actor_kit::Node;
 use actors::{DirectoryArgs, DirectoryHandle};
-use anyhow::Context;
+use adapter_http::Listener;
 use ports::{Bus, Clock, Engine, Registry, StateStore};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +40,7 @@ pub struct Indexer {
     address: SocketAddr,
     queries: Queries,
     stop: CancellationToken,
-    surface: JoinSet<std::io::Result<()>>,
+    surface: JoinSet<()>,
     _follower: JoinSet<()>,
     _node: Node,
 }
@@ -52,9 +51,8 @@ impl Indexer {
     /// # Errors
     /// The listener cannot be bound, or an actor does not start.
     pub async fn start(config: &Config, ports: Ports) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(config.listen).await;
-        let listener = listener.with_context(|| format!("cannot listen on {}", config.listen))?;
-        let address = listener.local_addr()?;
+        let listener = Listener::bind(config.listen, config.tls.as_ref()).await?;
+        let address = listener.address();
         let node = Node::start(&format!("indexer-{address}"));
         let directory = DirectoryArgs {
             namespace: config.namespace.clone(),

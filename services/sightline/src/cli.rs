@@ -100,18 +100,21 @@ pub async fn run(matches: ArgMatches) -> anyhow::Result<()> {
         "frontend" => {
             let Some((config, connection)) = global.connected(name, given)? else { return Ok(()) };
             let _telemetry = global.telemetry(name)?;
+            warn_of_secrets(given);
             let stop = Stop::listen(false);
             Box::pin(cluster::run_frontend(config, &connection, stop.token())).await
         }
         "agent" => {
             let Some((config, connection)) = global.connected(name, given)? else { return Ok(()) };
             let _telemetry = global.telemetry(name)?;
+            warn_of_secrets(given);
             let stop = Stop::listen(false);
             Box::pin(cluster::run_agent(config, &connection, stop.token())).await
         }
         "indexer" => {
             let Some((config, connection)) = global.connected(name, given)? else { return Ok(()) };
             let _telemetry = global.telemetry(name)?;
+            warn_of_secrets(given);
             let stop = Stop::listen(false);
             Box::pin(cluster::run_indexer(config, &connection, stop.token())).await
         }
@@ -120,6 +123,16 @@ pub async fn run(matches: ArgMatches) -> anyhow::Result<()> {
         "media-tokens" => media_tokens::run(given),
         "healthcheck" => healthcheck::run(given.get_one::<String>("url").map_or("", String::as_str)).await,
         _ => Ok(()),
+    }
+}
+
+/// Says which secrets can be read in the list of processes.
+fn warn_of_secrets(given: &ArgMatches) {
+    for flag in cluster::on_command_line(given) {
+        tracing::warn!(
+            flag,
+            "a secret on the command line can be read by everybody on the machine: use a file or the environment"
+        );
     }
 }
 

@@ -1,9 +1,8 @@
 //! `--print-config`: the effective configuration as a file that would give it again, but for its secrets.
 
+use ports::masked_url;
 use serde::Serialize;
 use toml::{Table, Value};
-
-use crate::cluster::masked_url;
 
 /// Keys whose values are not shown, wherever they are.
 const SECRETS: [&str; 6] = ["secret", "key", "nats_password", "nats_token", "nats_nkey", "etcd_password"];

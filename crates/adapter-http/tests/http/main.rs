@@ -7,3 +7,4 @@ mod engine;
 mod media;
 mod server;
 mod ssrf;
+mod tls;

@@ -1,8 +1,5 @@
 //! `sightline agent`: the agent of one engine of a cluster.
 
-use std::sync::Arc;
-
-use adapter_http::{EngineConfig, HttpEngine};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::connection::Connection;
@@ -18,14 +15,15 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let own = agent::Config {
         namespace: connection.namespace.clone(),
-        secret: connection.secret.clone(),
+        secret: connection.secret()?,
+        tls: connection.tls()?,
         ..config
     };
     let wires = connection.connect("agent").await?;
     let ports = agent::Ports {
         bus: wires.bus.clone(),
         registry: wires.registry.clone(),
-        engine: Arc::new(HttpEngine::new(EngineConfig::default())),
+        engine: connection.engine()?,
         clock: wires.clock.clone(),
     };
     agent::run(own, ports, stop).await

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adapter_etcd::EtcdRegistry;
+use adapter_etcd::config::Error as EtcdError;
+use adapter_http::{Authorities, EngineConfig, HttpEngine, TlsFiles};
 use adapter_nats::{Credentials, NatsBus};
 use anyhow::{Context, bail};
 use clap::Args;
 use ports::bus::Link;
-use ports::{Bus, Clock, Registry, StateStore, TokioClock};
+use ports::{Bus, Clock, Registry, StateStore, TokioClock, masked_url};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+
+use crate::cluster::secrets;
 
 /// How long NATS or etcd may be late before it is worth a warning.
 const LATE: Duration = Duration::from_secs(5);
@@ -25,9 +29,21 @@ pub(crate) struct Connection {
     /// Namespace of workers and subjects: processes of one see nothing of another.
     #[arg(long, default_value_t = Self::default().namespace)]
     pub(crate) namespace: String,
-    /// The cluster's secret, mixed into block keys.
+    /// The cluster's secret, mixed into block keys and into tenants' names.
     #[arg(long, default_value_t = Self::default().secret)]
-    pub(crate) secret: String,
+    secret: String,
+    /// File with the cluster's secret.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// PEM file of the certificate that the own listeners show; with it they speak TLS. Read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the key of the listeners' certificate.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// PEM file of authorities to trust beside the system's, for engines and media origins that speak TLS.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
     /// URLs of NATS servers, nats:// or tls://, separated by commas.
     #[arg(long, value_name = "URL", value_delimiter = ',', default_values_t = Self::default().nats)]
     pub(crate) nats: Vec<String>,
@@ -36,17 +52,26 @@ pub(crate) struct Connection {
     pub(crate) nats_user: Option<String>,
     /// Password of the user at NATS.
     #[arg(long)]
-    pub(crate) nats_password: Option<String>,
+    nats_password: Option<String>,
+    /// File with the password of the user at NATS.
+    #[arg(long, value_name = "FILE")]
+    nats_password_file: Option<PathBuf>,
     /// Token for NATS.
     #[arg(long)]
-    pub(crate) nats_token: Option<String>,
+    nats_token: Option<String>,
+    /// File with the token for NATS.
+    #[arg(long, value_name = "FILE")]
+    nats_token_file: Option<PathBuf>,
     /// Seed of an nkey for NATS.
     #[arg(long)]
-    pub(crate) nats_nkey: Option<String>,
+    nats_nkey: Option<String>,
+    /// File with the seed of an nkey for NATS.
+    #[arg(long, value_name = "FILE")]
+    nats_nkey_file: Option<PathBuf>,
     /// A .creds file for NATS.
     #[arg(long, value_name = "FILE")]
     pub(crate) nats_creds: Option<PathBuf>,
-    /// PEM file of authorities to trust for NATS beside the system's; demands TLS.
+    /// PEM file of authorities to trust for NATS in place of the system's; demands TLS.
     #[arg(long, value_name = "FILE")]
     pub(crate) nats_ca: Option<PathBuf>,
     /// PEM file of the own certificate for NATS.
@@ -63,8 +88,11 @@ pub(crate) struct Connection {
     pub(crate) etcd_user: Option<String>,
     /// Password of the user at etcd.
     #[arg(long)]
-    pub(crate) etcd_password: Option<String>,
-    /// PEM file of authorities to trust for etcd; demands TLS.
+    etcd_password: Option<String>,
+    /// File with the password of the user at etcd.
+    #[arg(long, value_name = "FILE")]
+    etcd_password_file: Option<PathBuf>,
+    /// PEM file of authorities to trust for etcd; demands TLS, and https:// demands it.
     #[arg(long, value_name = "FILE")]
     pub(crate) etcd_ca: Option<PathBuf>,
     /// PEM file of the own certificate for etcd.
@@ -83,11 +111,18 @@ impl Default for Connection {
         Self {
             namespace: "default".to_owned(),
             secret: String::new(),
+            secret_file: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_ca: None,
             nats: vec!["nats://127.0.0.1:4222".to_owned()],
             nats_user: None,
             nats_password: None,
+            nats_password_file: None,
             nats_token: None,
+            nats_token_file: None,
             nats_nkey: None,
+            nats_nkey_file: None,
             nats_creds: None,
             nats_ca: None,
             nats_cert: None,
@@ -95,6 +130,7 @@ impl Default for Connection {
             etcd: vec!["http://127.0.0.1:2379".to_owned()],
             etcd_user: None,
             etcd_password: None,
+            etcd_password_file: None,
             etcd_ca: None,
             etcd_cert: None,
             etcd_key: None,
@@ -115,25 +151,53 @@ pub(crate) struct Wires {
 }
 
 impl Connection {
-    /// Connects; does not wait for servers that are late, but says so.
+    /// Connects; does not wait for servers that are late, but says so. One that answers and refuses is an error: what
+    /// was configured is wrong, and waiting would hide it.
     ///
     /// # Errors
-    /// Says which option cannot be used.
+    /// Says which option cannot be used, or which server refuses what.
     pub(crate) async fn connect(&self, name: &str) -> anyhow::Result<Wires> {
         let nats = NatsBus::connect(&self.nats_config(name)?).await.context("--nats")?;
         let bus: Arc<dyn Bus> = Arc::new(nats.clone());
         let etcd = EtcdRegistry::connect(&self.etcd_config()?).await.context("--etcd")?;
-        let registry: Arc<dyn Registry> = Arc::new(etcd);
+        let prefix = wire::registry_key::workers(&self.namespace);
+        if let Err(refused @ EtcdError::Refused { .. }) = etcd.check(&prefix).await {
+            return Err(refused).context("--etcd");
+        }
+        let registry: Arc<dyn Registry> = Arc::new(etcd.clone());
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::system());
         let mut watchers = JoinSet::new();
-        watchers.spawn(watch_bus(Arc::clone(&bus), self.nats.join(",")));
-        let prefix = wire::registry_key::workers(&self.namespace);
-        watchers.spawn(watch_registry(
-            Arc::clone(&registry),
-            (prefix, self.etcd.join(",")),
-            Arc::clone(&clock),
-        ));
+        watchers.spawn(watch_bus(nats.clone(), masked_url(&self.nats.join(","))));
+        watchers.spawn(watch_registry(etcd, prefix, Arc::clone(&clock)));
         Ok(Wires { nats, bus, registry, clock, _watchers: watchers })
+    }
+
+    /// Returns the cluster's secret; empty where there is none.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used.
+    pub(crate) fn secret(&self) -> anyhow::Result<String> {
+        let given = Some(self.secret.as_str()).filter(|secret| !secret.is_empty());
+        Ok(secrets::reveal("secret", given, self.secret_file.as_deref())?.unwrap_or_default())
+    }
+
+    /// Returns what the own listeners show; none where they speak plain HTTP.
+    ///
+    /// # Errors
+    /// One of the two files is missing.
+    pub(crate) fn tls(&self) -> anyhow::Result<Option<TlsFiles>> {
+        let files = pair(self.tls_cert.as_deref(), self.tls_key.as_deref());
+        let files = files.context("--tls-cert and --tls-key go together")?;
+        Ok(files.map(|(certificate, key)| TlsFiles { certificate, key }))
+    }
+
+    /// Returns the client for engines.
+    ///
+    /// # Errors
+    /// The file of authorities cannot be used.
+    pub(crate) fn engine(&self) -> anyhow::Result<Arc<HttpEngine>> {
+        let authorities = Authorities::read(self.tls_ca.as_deref()).context("--tls-ca")?;
+        Ok(Arc::new(HttpEngine::new(EngineConfig { authorities, ..EngineConfig::default() })))
     }
 
     fn nats_config(&self, name: &str) -> anyhow::Result<adapter_nats::Config> {
@@ -150,15 +214,19 @@ impl Connection {
     }
 
     fn nats_credentials(&self) -> anyhow::Result<Credentials> {
-        let given = (&self.nats_user, &self.nats_token, &self.nats_nkey, &self.nats_creds);
+        let token =
+            secrets::reveal("nats-token", self.nats_token.as_deref(), self.nats_token_file.as_deref())?;
+        let seed = secrets::reveal("nats-nkey", self.nats_nkey.as_deref(), self.nats_nkey_file.as_deref())?;
+        let given = (&self.nats_user, token, seed, &self.nats_creds);
         Ok(match given {
             (None, None, None, None) => Credentials::None,
-            (Some(name), None, None, None) => Credentials::User {
-                name: name.clone(),
-                password: self.nats_password.clone().unwrap_or_default(),
-            },
-            (None, Some(token), None, None) => Credentials::Token(token.clone()),
-            (None, None, Some(seed), None) => Credentials::Nkey(seed.clone()),
+            (Some(name), None, None, None) => {
+                let (password, file) = (self.nats_password.as_deref(), self.nats_password_file.as_deref());
+                let password = secrets::reveal("nats-password", password, file)?.unwrap_or_default();
+                Credentials::User { name: name.clone(), password }
+            }
+            (None, Some(token), None, None) => Credentials::Token(token),
+            (None, None, Some(seed), None) => Credentials::Nkey(seed),
             (None, None, None, Some(file)) => {
                 let read = std::fs::read_to_string(file);
                 Credentials::Creds(
@@ -177,8 +245,9 @@ impl Connection {
             client,
             domain: self.etcd_domain.clone(),
         });
-        let password = || self.etcd_password.clone().unwrap_or_default();
-        let user = self.etcd_user.clone().map(|name| (name, password()));
+        let (password, file) = (self.etcd_password.as_deref(), self.etcd_password_file.as_deref());
+        let password = secrets::reveal("etcd-password", password, file)?;
+        let user = self.etcd_user.clone().map(|name| (name, password.unwrap_or_default()));
         Ok(adapter_etcd::Config { endpoints: self.etcd.clone(), user, tls })
     }
 }
@@ -203,23 +272,21 @@ fn pair(certificate: Option<&Path>, key: Option<&Path>) -> anyhow::Result<Option
     }
 }
 
-async fn watch_bus(bus: Arc<dyn Bus>, servers: String) {
+async fn watch_bus(bus: NatsBus, servers: String) {
     let mut link = bus.link();
     if tokio::time::timeout(LATE, link.wait_for(|link| *link == Link::Up)).await.is_err() {
-        tracing::warn!(servers = masked_url(&servers), "NATS does not answer yet, trying on");
+        let cause = bus.trouble();
+        tracing::warn!(servers, cause, "NATS does not answer yet, trying on");
     }
 }
 
-async fn watch_registry(
-    registry: Arc<dyn Registry>,
-    (prefix, members): (String, String),
-    clock: Arc<dyn Clock>,
-) {
+async fn watch_registry(registry: EtcdRegistry, prefix: String, clock: Arc<dyn Clock>) {
     let began = clock.now();
     let mut warned = false;
-    while let Err(cause) = registry.list(&prefix).await {
+    while let Err(cause) = registry.check(&prefix).await {
         if !warned && clock.now().saturating_sub(began) >= LATE {
-            tracing::warn!(members, %cause, "etcd does not answer yet, trying on");
+            let cause = anyhow::Error::from(cause);
+            tracing::warn!(cause = format!("{cause:#}"), "etcd does not answer yet, trying on");
             warned = true;
         }
         clock.sleep(LOOK).await;
@@ -227,32 +294,9 @@ async fn watch_registry(
     tracing::info!("registry connected");
 }
 
-/// Hides what stands between scheme and host of a URL.
-pub(crate) fn masked_url(url: &str) -> String {
-    let mask = |part: &str| match (part.find("://"), part.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 <= at => {
-            let (head, tail) = (part.get(..scheme + 3), part.get(at..));
-            format!("{}***{}", head.unwrap_or_default(), tail.unwrap_or_default())
-        }
-        _ => part.to_owned(),
-    };
-    url.split(',').map(mask).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn credentials_in_urls_are_hidden() {
-        for (url, shown) in [
-            ("nats://a:b@h:4222", "nats://***@h:4222"),
-            ("nats://h:4222,tls://t@h2", "nats://h:4222,tls://***@h2"),
-            ("h:4222", "h:4222"),
-        ] {
-            assert_eq!(masked_url(url), shown);
-        }
-    }
 
     #[test]
     fn one_identity_at_a_time() {

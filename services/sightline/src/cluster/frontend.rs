@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use frontend::{KeyConfig, Limits, MediaConfig, ModelConfig};
+use frontend::{KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy};
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,9 @@ pub(crate) struct Config {
     /// Policy where a request names none: kv, kv-text, least-loaded, power-of-two, round-robin or random.
     #[arg(long, default_value_t = Self::default().policy)]
     policy: String,
+    /// Whether tenants share what engines have cached: shared or isolated. Isolated needs keys.
+    #[arg(long, default_value_t = Self::default().tenancy)]
+    tenancy: Tenancy,
     /// Network, as a CIDR, from which images are fetched although it is not public; repeatable.
     #[arg(long, value_name = "CIDR")]
     media_allow_net: Vec<String>,
@@ -71,6 +74,7 @@ impl Default for Config {
             model_dir: Vec::new(),
             cache_dir: None,
             policy: own.policy,
+            tenancy: own.tenancy,
             media_allow_net: Vec::new(),
             leave_ms: None,
             drain_ms: None,
@@ -99,8 +103,11 @@ impl Config {
             cache_dir: self.cache_dir,
             media_kwargs: self.media_kwargs,
             keys: self.keys,
+            tenancy: self.tenancy,
             policy: self.policy,
-            secret: connection.secret.clone(),
+            secret: connection.secret()?,
+            tls: connection.tls()?,
+            tls_ca: connection.tls_ca.clone(),
             media: self.media,
             limits: self.limits,
         };

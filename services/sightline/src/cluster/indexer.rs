@@ -1,8 +1,5 @@
 //! `sightline indexer`: an index replica of a cluster without a frontend.
 
-use std::sync::Arc;
-
-use adapter_http::{EngineConfig, HttpEngine};
 use adapter_nats::service::Offer;
 use indexer::Indexer;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +17,8 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let own = indexer::Config {
         namespace: connection.namespace.clone(),
-        secret: connection.secret.clone(),
+        secret: connection.secret()?,
+        tls: connection.tls()?,
         ..config
     };
     let wires = connection.connect("indexer").await?;
@@ -29,7 +27,7 @@ pub(crate) async fn run(
         last_view,
         bus: wires.bus.clone(),
         registry: wires.registry.clone(),
-        engine: Arc::new(HttpEngine::new(EngineConfig::default())),
+        engine: connection.engine()?,
         clock: wires.clock.clone(),
     };
     let indexer = Indexer::start(&own, ports).await?;

@@ -4,12 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use adapter_http::Listener;
 use agent::Agent;
 use anyhow::{Context, bail, ensure};
 use frontend::Frontend;
 use ports::{Bus, Clock, Engine, InMemoryBus, InMemoryRegistry, MediaSource, Registry, TokioClock};
 use prompt::ModelFiles;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +27,7 @@ pub struct Fleet {
     engines: Engines,
     agents: Vec<Agent>,
     agents_at: SocketAddr,
-    surface: JoinSet<std::io::Result<()>>,
+    surface: JoinSet<()>,
     frontends: Vec<Frontend>,
     stop: CancellationToken,
 }
@@ -65,10 +65,8 @@ impl Fleet {
         let agents = attached.iter().map(|it| start_agent(config, &model, it, &wires));
         let agents: Vec<Agent> = agents.collect::<anyhow::Result<_>>()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, config.agent_port));
-        let listener = TcpListener::bind(address).await;
-        let listener =
-            listener.with_context(|| format!("cannot listen on {address} for the agents (--agent-port)"))?;
-        let agents_at = listener.local_addr()?;
+        let listener = Listener::bind(address, None).await.context("for the agents (--agent-port)")?;
+        let agents_at = listener.address();
         let stop = CancellationToken::new();
         let mut surface = JoinSet::new();
         surface.spawn(agent::serve(listener, agents.iter().map(Agent::view).collect(), stop.clone()));
@@ -166,6 +164,8 @@ fn frontend_config(config: &Config, model: &str, index: u16) -> anyhow::Result<f
     let mut own = frontend::Config {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
         models: vec![frontend::ModelConfig { name: model.to_owned(), dir: config.model_dir.clone() }],
+        keys: config.keys.clone(),
+        tenancy: config.tenancy,
         ..frontend::Config::default()
     };
     own.media.allow_networks.clone_from(&config.media_allow_net);
