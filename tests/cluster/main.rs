@@ -41,6 +41,8 @@ mod settle;
 #[cfg(test)]
 mod tenancy;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod traffic;
 #[cfg(test)]
 mod up;

@@ -24,6 +24,8 @@ const SHAPE: Shape = Shape {
     workers: 6,
     engine: "--speed 20 --kv-blocks 16384",
     agent: "--drain-ms 0",
+    frontend: [""; 2],
+    otlp_port: None,
     proxied: Some(SEED),
 };
 /// How soon after it is healed everything has to be as if nothing had happened.

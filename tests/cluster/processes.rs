@@ -23,6 +23,10 @@ pub(crate) struct Shape {
     pub(crate) engine: &'static str,
     /// Options of agents beside those that all have.
     pub(crate) agent: &'static str,
+    /// Options of frontends beside those that all have, in turn.
+    pub(crate) frontend: [&'static str; 2],
+    /// Port on loopback where all send their spans; none where nobody asks for them.
+    pub(crate) otlp_port: Option<u16>,
     /// Seed of the proxies before NATS: one for the last frontend alone, one for all others; none for no proxies.
     pub(crate) proxied: Option<u64>,
 }
@@ -35,6 +39,8 @@ impl Default for Shape {
             workers: 3,
             engine: "--speed 0",
             agent: "--drain-ms 0",
+            frontend: [""; 2],
+            otlp_port: None,
             proxied: None,
         }
     }
@@ -123,7 +129,13 @@ impl Cluster {
     fn shared(&self, alone: bool) -> String {
         let proxy = self.proxies.get(usize::from(!alone));
         let nats = proxy.map_or(&self.nats_url, |proxy| &proxy.url);
-        format!("--nats {nats} --etcd http://{} --namespace test", at(self.etcd_port))
+        let otlp = self.otlp();
+        format!("--nats {nats} --etcd http://{} --namespace test {otlp}", at(self.etcd_port))
+    }
+
+    fn otlp(&self) -> String {
+        let option = |port| format!("--otlp-endpoint http://{}", at(port));
+        self.shape.otlp_port.map(option).unwrap_or_default()
     }
 
     /// Starts the engines, then their agents.
@@ -135,6 +147,7 @@ impl Cluster {
             let feed = format!("--kv-events tcp://{} --kv-replay tcp://{}", at(events), at(replay));
             let engine =
                 format!("--listen {} --kv-events-bind {feed} {model} {}", at(http), self.shape.engine);
+            let engine = format!("{engine} {}", self.otlp());
             self.engines.push(Process::sightline(&format!("engine {index}"), "engine-sim", &engine));
             workers.push((index, http, feed));
         }
@@ -159,7 +172,8 @@ impl Cluster {
             let listen = format!("--listen {} --admin-listen {}", at(clients), at(operators));
             let cache = self.dir.path().join(format!("f{index}"));
             let alone = index + 1 == self.shape.frontends;
-            let frontend = format!("{listen} --cache-dir {} {}", cache.display(), self.shared(alone));
+            let own = self.shape.frontend[usize::from(index) % 2];
+            let frontend = format!("{listen} --cache-dir {} {own} {}", cache.display(), self.shared(alone));
             self.replicas.push(Process::sightline(&format!("frontend {index}"), "frontend", &frontend));
             self.frontends.push(format!("http://{}", at(clients)));
             self.indexes.push(format!("http://{}", at(operators)));

@@ -15,6 +15,8 @@ const SHAPE: Shape = Shape {
     workers: 3,
     engine: "--speed 20 --kv-blocks 8192",
     agent: "--drain-ms 20000",
+    frontend: [""; 2],
+    otlp_port: None,
     proxied: None,
 };
 

@@ -22,7 +22,8 @@ use tokio::sync::watch;
 
 pub use shelf::IndexShelf;
 use store::Store;
-pub use view::{HolderView, IndexView};
+pub(crate) use view::pulses;
+pub use view::{HolderView, IndexView, agreement};
 
 /// The index of one model; cheap to clone, outlives the actor's restarts.
 #[derive(Clone, Debug)]

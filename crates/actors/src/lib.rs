@@ -7,6 +7,7 @@ pub mod indexer;
 pub mod load_board;
 pub mod media_resolver;
 pub mod preprocessor;
+pub mod remote_index;
 pub mod replicator;
 pub mod scheduler;
 
@@ -17,6 +18,7 @@ pub use indexer::{HolderView, IndexShelf, IndexView, IndexerArgs, IndexerHandle}
 pub use load_board::{LoadBoardArgs, LoadBoardHandle, Peers};
 pub use media_resolver::MediaResolver;
 pub use preprocessor::Preprocessor;
+pub use remote_index::RemoteIndex;
 pub use replicator::{CardSource, MediaListener, ReplicatorArgs, ReplicatorHandle};
 pub use scheduler::{
     Account, Assignment, Balance, DeskLimits, HolderLoad, IndexSource, Ledger, NoIndex, Reservation,

@@ -10,6 +10,8 @@ use identity::{MediaId, MediaKey};
 use media_geometry::ImageSize;
 use media_probe::Probe;
 use prompt::{ChatRequest, DataUri, MediaEdit, MediaFact, MediaFault, MediaKind, MediaPart, MediaSource};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::dim_cache::{self, DimCache, Known, Stored};
 use crate::preprocessor;
@@ -186,7 +188,10 @@ impl MediaResolver {
         let known = parts.iter().filter_map(|part| match &part.source {
             MediaSource::Data(uri) => {
                 let fault = |fault| Error::Item { index: part.index, param: part.param(), fault };
-                Some(identify(uri, part.kind, self.config.item_bytes_max).map_err(fault))
+                let span = item_span(part);
+                let known = span.in_scope(|| identify(uri, part.kind, self.config.item_bytes_max));
+                record(&span, Origin::Data, known.as_ref().ok());
+                Some(known.map_err(fault))
             }
             MediaSource::Url(_) | MediaSource::Local(_) | MediaSource::Absent | MediaSource::Opaque => None,
         });
@@ -198,7 +203,7 @@ impl MediaResolver {
     /// # Errors
     /// `Item` is the client's to mend. `Pool` means overload.
     pub async fn look_up(&self, request: &ChatRequest, tenant: &str) -> Result<Elsewhere, Error> {
-        let finds = request.media().iter().map(|part| self.elsewhere(part, tenant));
+        let finds = request.media().iter().map(|part| self.find(part, tenant));
         try_join_all(finds).await.map(Elsewhere)
     }
 
@@ -209,6 +214,19 @@ impl MediaResolver {
                 self.cache.name(tenant, uuid, known).await;
             }
         }
+    }
+
+    /// As `elsewhere`, within a span of the request's trace.
+    async fn find(&self, part: &MediaPart, tenant: &str) -> Result<Option<Found>, Error> {
+        if matches!(part.source, MediaSource::Data(_) | MediaSource::Opaque) {
+            return Ok(None);
+        }
+        let span = item_span(part);
+        let found = self.elsewhere(part, tenant).instrument(span.clone()).await?;
+        if let Some(found) = &found {
+            record(&span, found.origin, Some(&found.known));
+        }
+        Ok(found)
     }
 
     /// Finds an item that is not in the body; none for one that is, or that the router doesn't read.
@@ -233,6 +251,22 @@ impl MediaResolver {
                 Ok(Some(Found { known: item.known, origin, stored: Some(item.stored) }))
             }
         }
+    }
+}
+
+/// Opens an item's span; what it shows and where it comes from stay out of it.
+fn item_span(part: &MediaPart) -> Span {
+    let index = i64::try_from(part.index).unwrap_or(i64::MAX);
+    tracing::debug_span!("image", index, source = Empty, bytes = Empty, width = Empty, height = Empty)
+}
+
+fn record(span: &Span, origin: Origin, known: Option<&Known>) {
+    span.record("source", origin.as_str());
+    let Some(known) = known else { return };
+    span.record("bytes", known.bytes.cast_signed());
+    if let Some(size) = known.size {
+        span.record("width", i64::from(size.width));
+        span.record("height", i64::from(size.height));
     }
 }
 

@@ -91,8 +91,9 @@ impl Preprocessor {
         let deadline = pool.config.deadline;
         let thread = tokio::time::timeout(deadline, Arc::clone(&pool.threads).acquire_owned()).await;
         let thread = thread.map_err(|_| Error::Timeout { deadline })?.map_err(|_| full())?;
+        let span = tracing::Span::current();
         let running = tokio::task::spawn_blocking(move || {
-            let done = job();
+            let done = span.in_scope(job);
             drop((place, thread));
             done
         });

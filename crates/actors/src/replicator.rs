@@ -19,6 +19,7 @@ use ports::bus::Link;
 use ports::{Bus, Clock};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 use wire::kv::Update;
 
 use crate::directory::DirectoryHandle;
@@ -285,10 +286,11 @@ impl State {
         let subject = wire::subject::sync(&self.args.namespace, &self.args.model, &holder);
         let asker =
             question::Asker { bus: Arc::clone(&self.args.bus), subject, blocks_max: self.args.blocks_max };
+        let span = tracing::debug_span!(parent: None, "repair", worker = %holder.worker);
         let done = move |outcome: Result<question::Outcome, Failed>| {
             Msg::Answered(holder, ticket, outcome.unwrap_or(question::Outcome::Answer(Answer::Failed)))
         };
-        self.children.run(me, question::DEADLINE, asker.ask(ask), done).map(drop)
+        self.children.run(me, question::DEADLINE, asker.ask(ask).instrument(span), done).map(drop)
     }
 
     fn answered(

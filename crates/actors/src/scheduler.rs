@@ -10,6 +10,7 @@ mod error;
 mod ledger;
 mod overlap;
 mod request;
+mod span;
 mod tally;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use placement::{Decision, Queue, QueueLimits, Ruling, Ticket, Unplaced};
 use ports::Clock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{broadcast, watch};
+use tracing::Instrument as _;
 use wire::notice::Notices;
 
 use ask::{Answer, Ask, Waiter};
@@ -92,12 +94,17 @@ impl SchedulerHandle {
         let request = Arc::new(request);
         let mut lives = 0;
         loop {
-            let overlap = self.overlap(&request)?;
+            let overlap = tracing::debug_span!("match").in_scope(|| self.overlap(&request))?;
             let deadline = until.saturating_sub(self.args.clock.now()) + ANSWER_DEADLINE;
             let ask = Box::new(Ask { request: Arc::clone(&request), overlap, until });
-            let answer = self.address.call(deadline, |reply| Msg::Schedule(ask, reply)).await;
-            match answer {
-                Ok(placed) => return placed.map(|placed| self.hand_out(*placed)),
+            let place = span::place();
+            let answer = self.address.call(deadline, |reply| Msg::Schedule(ask, reply));
+            match answer.instrument(place.clone()).await {
+                Ok(Ok(placed)) => {
+                    span::record(&place, &placed.decision, request.routing.prompt_tokens);
+                    return Ok(self.hand_out(*placed));
+                }
+                Ok(Err(refused)) => return Err(refused),
                 Err(actor_kit::address::Error::Died { .. }) if lives < LIVES_MAX => lives += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -142,7 +149,7 @@ impl SchedulerHandle {
                 return Err(Error::UnknownRank { worker: worker.clone(), rank });
             }
         }
-        Ok(Overlap::read(&*self.args.index, fleet, &self.args.model, &request.routing))
+        Ok(Overlap::read(&*self.args.index, fleet, &self.args.model, request))
     }
 
     fn hand_out(&self, placed: Placed) -> Assignment {

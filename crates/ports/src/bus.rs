@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
+use tracing::Span;
 
 use crate::Retry;
 
@@ -109,6 +110,10 @@ pub trait Bus: Send + Sync + std::fmt::Debug {
 
     /// Returns the largest payload that can be published.
     fn payload_bytes_max(&self) -> usize;
+
+    /// Makes a span a child of the trace that a message belongs to, before the span is first entered. A bus that knows
+    /// nothing of traces leaves the span as it is.
+    fn join_trace(&self, _span: &Span, _message: &Message) {}
 }
 
 /// One subscription; dropping it unsubscribes.

@@ -6,10 +6,17 @@ use std::time::Duration;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::export::BoundedProcessor;
+
+/// Crates whose spans are exported; what libraries trace below them stays here.
+const TRACED: [&str; 7] = ["frontend", "actors", "indexer", "agent", "engine_sim", "sightline", "prompt"];
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +39,8 @@ pub struct Config {
     pub format: Format,
     /// OTLP/gRPC endpoint, for example `http://127.0.0.1:4317`; none exports nothing.
     pub otlp_endpoint: Option<String>,
+    /// Share of the traces begun here that are recorded, 0 to 1; of others' traces, those that they record.
+    pub sample_ratio: f64,
 }
 
 /// Why telemetry could not be set up.
@@ -90,29 +99,39 @@ pub fn init(config: &Config) -> Result<Guard, Error> {
         Format::Text => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
         Format::Json => lines.json().boxed(),
     };
-    let provider =
-        config.otlp_endpoint.as_deref().map(|endpoint| provider(&config.service, endpoint)).transpose()?;
-    let traces = provider
-        .as_ref()
-        .map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("sightline")));
+    let provider = config.otlp_endpoint.as_deref().map(|endpoint| provider(config, endpoint)).transpose()?;
+    let traces = provider.as_ref().map(|provider| {
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("sightline"));
+        let layer = layer.with_threads(false).with_location(false).with_tracked_inactivity(false);
+        layer.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::DEBUG))
+    });
     tracing_subscriber::registry()
-        .with(filter)
-        .with(lines)
+        .with(lines.with_filter(filter))
         .with(traces)
         .try_init()
         .map_err(|_| Error::AlreadySet)?;
     Ok(Guard { provider })
 }
 
-fn provider(service: &str, endpoint: &str) -> Result<SdkTracerProvider, Error> {
+/// Spans down to DEBUG, which lines don't show, and what is worth a line within them.
+fn is_traced(metadata: &Metadata<'_>) -> bool {
+    let target = metadata.target();
+    let ours = TRACED.contains(&target.split_once("::").map_or(target, |(root, _)| root));
+    let level_max = if metadata.is_span() { Level::DEBUG } else { Level::INFO };
+    ours && *metadata.level() <= level_max
+}
+
+fn provider(config: &Config, endpoint: &str) -> Result<SdkTracerProvider, Error> {
     let exporter = SpanExporter::builder()
         .with_tonic()
         .with_endpoint(endpoint)
         .with_timeout(Duration::from_secs(3))
         .build()
         .map_err(|source| Error::Exporter { endpoint: endpoint.to_owned(), source })?;
+    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(config.sample_ratio)));
     Ok(SdkTracerProvider::builder()
-        .with_batch_exporter(exporter)
-        .with_resource(Resource::builder().with_service_name(service.to_owned()).build())
+        .with_sampler(sampler)
+        .with_span_processor(BoundedProcessor::new(exporter))
+        .with_resource(Resource::builder().with_service_name(config.service.clone()).build())
         .build())
 }

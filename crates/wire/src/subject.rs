@@ -7,7 +7,9 @@
 //! sightline.<ns>.load                           gauges
 //! sightline.<ns>.notice                         what dispatches will bring
 //! sightline.<ns>.fact                           what frontends learned of media
-//! sightline.<ns>.query                          questions to indexers
+//! sightline.<ns>.query                          questions to indexers, by whoever wants to know
+//! sightline.<ns>.lookup.<model>                 frontends' questions to indexers
+//! sightline.<ns>.command.<worker>               operators' commands to the agent
 //! ```
 
 use identity::{Holder, ModelName, Rank, WorkerId};
@@ -64,6 +66,18 @@ pub fn files(namespace: &str, worker: &WorkerId) -> String {
 #[must_use]
 pub fn query(namespace: &str) -> String {
     format!("sightline.{}.query", base32(namespace))
+}
+
+/// Returns the subject on which every indexer that is ready for a model answers frontends.
+#[must_use]
+pub fn lookup(namespace: &str, model: &ModelName) -> String {
+    format!("sightline.{}.lookup.{}", base32(namespace), base32(model.as_str()))
+}
+
+/// Returns the subject on which a worker's agent takes operators' commands.
+#[must_use]
+pub fn command(namespace: &str, worker: &WorkerId) -> String {
+    format!("sightline.{}.command.{}", base32(namespace), base32(worker.as_str()))
 }
 
 /// Reads model and holder from a subject made by [`kv`] or [`sync`].

@@ -166,6 +166,18 @@ enum RefusalForm {
 }
 
 impl Request {
+    /// Returns what is asked, in a word.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Range { .. } => "range",
+            Self::Digest => "digest",
+            Self::Buckets { .. } => "buckets",
+            Self::Open { .. } => "open",
+            Self::Chunk { .. } => "chunk",
+        }
+    }
+
     /// Encodes the question.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use identity::WorkerId;
 use ports::bus::{Message, Received};
 use ports::{Bus, Clock};
 use prompt::ModelFiles;
+use tracing::Instrument as _;
 use wire::files::{CHUNK_BYTES_MAX, Digest, File, Request, Response};
 
 use crate::wiring::Ports;
@@ -48,10 +49,11 @@ impl FileDesk {
         loop {
             if let Ok(mut questions) = self.bus.subscribe(&self.subject, QUESTIONS_MAX).await {
                 while let Some(received) = questions.next().await {
-                    let Received::Message(Message { reply: Some(reply), payload, .. }) = received else {
-                        continue;
-                    };
-                    self.answer(reply, &payload).await;
+                    let Received::Message(message) = received else { continue };
+                    let span = tracing::debug_span!("files");
+                    self.bus.join_trace(&span, &message);
+                    let Some(reply) = message.reply else { continue };
+                    self.answer(reply, &message.payload).instrument(span).await;
                 }
             }
             self.clock.sleep(PAUSE).await;

@@ -14,6 +14,7 @@ mod options;
 mod reset;
 mod sse;
 mod tokenize;
+mod trace;
 mod usage;
 
 use std::sync::Arc;

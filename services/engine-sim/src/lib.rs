@@ -16,6 +16,7 @@ mod rank;
 mod reply;
 mod scheduler;
 mod sequence;
+mod stages;
 mod time_model;
 mod vocabulary;
 mod wall_clock;

@@ -19,6 +19,7 @@ use crate::kv_publisher::EventSink;
 use crate::reply::{Emission, Finish};
 use crate::scheduler::{Limits, Output, Scheduler, Totals};
 use crate::sequence::{NewSequence, SequenceId};
+use crate::stages::Stages;
 use crate::time_model::TimeModel;
 
 const COMMANDS: usize = 1024;
@@ -49,6 +50,8 @@ pub(crate) struct Job {
     pub(crate) stream: bool,
     /// Where chunks go; has room for all of them.
     pub(crate) chunks: mpsc::Sender<Chunk>,
+    /// Where it is, for the request's trace.
+    pub(crate) stages: Stages,
 }
 
 #[derive(Debug)]
@@ -153,6 +156,7 @@ struct Request {
     stream: bool,
     chunk: Chunk,
     chunks: mpsc::Sender<Chunk>,
+    stages: Stages,
 }
 
 impl Rank {
@@ -214,9 +218,10 @@ impl Rank {
             Command::Submit(job) => {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
                 let chunk = Chunk { index: job.index, ..Chunk::default() };
-                let request = Request { stream: job.stream, chunk, chunks: job.chunks };
+                let Job { sequence, stream, chunks, stages, .. } = *job;
+                let request = Request { stream, chunk, chunks, stages };
                 self.requests.insert(self.next_id, request);
-                self.scheduler.submit(self.next_id, job.sequence);
+                self.scheduler.submit(self.next_id, sequence);
                 self.next_id += 1;
             }
             Command::ResetPrefixCache(answer) => {
@@ -241,6 +246,11 @@ impl Rank {
 
     async fn step(&mut self) {
         let work = self.scheduler.schedule();
+        for id in self.scheduler.take_admitted() {
+            if let Some(request) = self.requests.get_mut(&id) {
+                request.stages.admitted();
+            }
+        }
         self.report();
         let duration = self.time.duration(&work);
         if duration.is_zero() {
@@ -262,6 +272,7 @@ impl Rank {
 
     fn deliver(&mut self, output: Output) {
         let Some(request) = self.requests.get_mut(&output.id) else { return };
+        request.stages.token(output.cached_tokens);
         let Emission { token, text, finish } = output.emission;
         let finished = finish.is_some();
         let chunk = &mut request.chunk;

@@ -82,13 +82,16 @@ pub(crate) struct Scheduler {
     cache: KvCache,
     waiting: VecDeque<Sequence>,
     running: Vec<Sequence>,
+    /// Admitted by steps since they were last taken.
+    admitted: Vec<SequenceId>,
 }
 
 impl Scheduler {
     /// Creates an idle scheduler.
     #[must_use]
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, cache: KvCache::new(&limits), waiting: VecDeque::new(), running: Vec::new() }
+        let cache = KvCache::new(&limits);
+        Self { limits, cache, waiting: VecDeque::new(), running: Vec::new(), admitted: Vec::new() }
     }
 
     /// Queues a sequence. Its prompt and reply must fit the pool; the caller has checked the context length.
@@ -125,6 +128,11 @@ impl Scheduler {
     #[must_use]
     pub(crate) const fn totals(&self) -> &Totals {
         &self.cache.totals
+    }
+
+    /// Takes the sequences that were admitted since the last call.
+    pub(crate) fn take_admitted(&mut self) -> Vec<SequenceId> {
+        std::mem::take(&mut self.admitted)
     }
 
     /// Takes the events of the steps since the last call, oldest first.
@@ -238,6 +246,7 @@ impl Scheduler {
             let tokens = (sequence.len() - sequence.computed).min(*budget);
             self.cache.assign(&mut sequence, tokens, work);
             *budget -= tokens;
+            self.admitted.push(sequence.id);
             self.running.push(sequence);
         }
     }

@@ -174,6 +174,7 @@ impl Shared {
         let tallies: Vec<_> = desks.values().map(|desk| desk.scheduler.tally()).collect();
         let waiting: usize = tallies.iter().map(|tally| tally.waiting).sum();
         let pending: usize = tallies.iter().map(|tally| tally.pending_blocks).sum();
+        let spans = telemetry::span_tally();
         let gauge = |name, help, value| Sampled { name, help, value };
         vec![
             gauge("workers", "Workers known", float(fleet.workers().len())),
@@ -193,6 +194,13 @@ impl Shared {
             gauge("media_facts", "URLs known", float(sizes.facts)),
             gauge("media_stored_bytes", "Fetched media kept", float(sizes.stored_bytes)),
             gauge("cpu_jobs", "CPU jobs running or waiting", float(self.reader.pool.depth())),
+            gauge(
+                "trace_spans_exported",
+                "Spans of this process that the collector has",
+                float(spans.exported),
+            ),
+            gauge("trace_spans_failed", "Spans that the collector did not take", float(spans.failed)),
+            gauge("trace_spans_dropped", "Spans that did not fit the queue", float(spans.dropped)),
         ]
     }
 }

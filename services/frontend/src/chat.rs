@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
 use placement::{Obstacle, Traits};
+use tracing::Instrument as _;
 
 use crate::answer::Answer;
 use crate::api_error::ApiError;
@@ -18,6 +19,7 @@ use crate::dispatch::{Dispatch, Draft, waiting};
 use crate::headers::{self, Wishes};
 use crate::record::{MediaReport, Record};
 use crate::shared::Shared;
+use crate::trace;
 use crate::understanding::Understood;
 
 /// The two kinds of bodies that are understood.
@@ -98,10 +100,14 @@ impl Shared {
     }
 
     async fn understand(&self, kind: Kind, call: &Call<'_>, body: Bytes) -> Result<Understood, ApiError> {
+        let span = trace::preprocess();
         let understood = match kind {
-            Kind::Chat => self.reader.chat(body, &call.caller.tenant).await?,
-            Kind::Completion => self.reader.completion(body, &call.caller.tenant).await?,
+            Kind::Chat => self.reader.chat(body, &call.caller.tenant).instrument(span.clone()).await?,
+            Kind::Completion => {
+                self.reader.completion(body, &call.caller.tenant).instrument(span.clone()).await?
+            }
         };
+        trace::understood(&span, &understood);
         for item in &understood.items {
             self.metrics.media(item.origin.as_str(), if item.known.is_some() { "known" } else { "unread" });
         }

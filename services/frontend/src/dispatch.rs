@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use identity::{Rank, WorkerId};
 use placement::{Decision, Predicted};
 use ports::engine;
+use tracing::Instrument as _;
 
 use crate::answer::Answer;
 use crate::api_error::ApiError;
@@ -19,6 +20,7 @@ use crate::payload::Payload;
 use crate::record::Record;
 use crate::relay::{Relay, Ticket};
 use crate::shared::Shared;
+use crate::trace;
 
 /// A request on its way to a worker.
 #[derive(Debug)]
@@ -144,14 +146,17 @@ impl Shared {
         let record = self.remember(dispatch, (decision, worker.card.block_size, predicted));
         let sighting = self.sighting(&record.model, &holder);
         let body = self.hand_over.body(&dispatch.payload).await?;
-        match self.forward(dispatch, body, (&worker.endpoint, holder.rank)).await {
+        let span = trace::proxy(&record, &holder);
+        let sent = self.forward(dispatch, body, (&worker.endpoint, holder.rank));
+        match sent.instrument(span.clone()).await {
             Ok(begun) => {
                 self.models.directory().answered(&holder.worker);
                 if dispatch.question.streams && begun.status.is_success() {
                     reservation.first_token();
                 }
-                self.metrics
-                    .first_byte(record.model.as_str(), self.clock.now().saturating_sub(dispatch.arrived));
+                let first_byte = self.clock.now().saturating_sub(dispatch.arrived);
+                self.metrics.first_byte(record.model.as_str(), first_byte);
+                trace::begun(&span, begun.status, first_byte);
                 let ticket = Ticket {
                     shared: Arc::clone(self),
                     record,
@@ -162,10 +167,12 @@ impl Shared {
                     tenant: dispatch.question.waiting.tenant,
                     succeeded: begun.status.is_success(),
                     reservation: Some(reservation),
+                    span,
                 };
                 Ok(Ok(relay(begun, ticket, dispatch.operator)))
             }
             Err(failure) => {
+                span.record("failure", failure.reason());
                 if let Failure::Engine(error) = &failure {
                     if error.refused() {
                         self.models.directory().refused(&holder.worker);
@@ -188,6 +195,7 @@ impl Shared {
     ) -> Result<Begun, Failure> {
         let mut headers = dispatch.headers.clone();
         headers::set_rank(&mut headers, rank);
+        headers::set_trace(&mut headers);
         let request =
             engine::Request { method: dispatch.method.clone(), path: dispatch.path.clone(), headers, body };
         let response = self.engine.forward(endpoint, request).await.map_err(Failure::Engine)?;

@@ -105,11 +105,18 @@ pub(crate) fn upstream(client: &HeaderMap, request_id: &str, keep_authorization:
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert(REQUEST_ID, id);
     }
-    let current = telemetry::current_traceparent().and_then(|it| HeaderValue::from_str(&it).ok());
-    if let Some(traceparent) = current.or_else(|| client.get(TRACEPARENT).cloned()) {
-        headers.insert(TRACEPARENT, traceparent);
+    if let Some(traceparent) = client.get(TRACEPARENT) {
+        headers.insert(TRACEPARENT, traceparent.clone());
     }
     headers
+}
+
+/// Names the current span to the engine as what its own are part of; without an exporter the client's stays.
+pub(crate) fn set_trace(headers: &mut HeaderMap) {
+    let current = telemetry::current_traceparent().and_then(|it| HeaderValue::from_str(&it).ok());
+    if let Some(traceparent) = current {
+        headers.insert(TRACEPARENT, traceparent);
+    }
 }
 
 /// Names the rank to the engine.

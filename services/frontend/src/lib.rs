@@ -30,6 +30,7 @@ mod retry_budget;
 mod server;
 mod shared;
 mod surface;
+mod trace;
 mod understanding;
 mod usage;
 mod verification;

@@ -13,6 +13,7 @@ use ports::bus::Message;
 use ports::{Bus, Clock};
 use prompt::{Digests, ModelFiles};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use wire::files::{File, Request, Response};
 
 use crate::loaded_models::{self, MediaOverrides};
@@ -73,8 +74,9 @@ impl ModelSupply {
                 if failed.get(model).is_some_and(|patience| now < patience.next_at) {
                     continue;
                 }
+                let span = tracing::debug_span!("files", %model);
                 let supplied = tokio::select! {
-                    supplied = self.supply(&wanted) => supplied,
+                    supplied = self.supply(&wanted).instrument(span) => supplied,
                     () = stop.cancelled() => return,
                 };
                 if let Err(cause) = supplied {

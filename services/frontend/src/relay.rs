@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use identity::Holder;
 use ports::engine;
+use tracing::Span;
 
 use crate::answer::Broken;
 use crate::api_error::ApiError;
@@ -43,6 +44,8 @@ pub(crate) struct Ticket {
     pub(crate) tenant: u64,
     pub(crate) succeeded: bool,
     pub(crate) reservation: Option<Reservation>,
+    /// Of the attempt; ends with the answer.
+    pub(crate) span: Span,
 }
 
 impl Relay {
@@ -80,6 +83,7 @@ impl Relay {
         self.ended = true;
         if let Some(ticket) = self.ticket.take() {
             ticket.shared.metrics.verdict("failed");
+            ticket.span.record("failure", "broken");
             tracing::warn!(worker = %ticket.holder.worker, cause = %error, "answer ended early");
             ticket.shared.models.directory().failed(&ticket.holder.worker);
         }

@@ -10,6 +10,7 @@ use placement::{Actual, Circumstances, IndexState, Obstacle, Predicted, Ruling, 
 
 use crate::relay::Ticket;
 use crate::shared::Shared;
+use crate::trace;
 use crate::usage::Usage;
 
 /// Answers in a row, per holder, in which no cache was read although some was predicted.
@@ -55,12 +56,15 @@ impl Shared {
     /// Judges an answer that has ended.
     pub(crate) fn verify(self: &Arc<Self>, ticket: &Ticket, usage: Option<Usage>) {
         let record = &ticket.record;
-        let Some(predicted) = record.predicted else { return };
         let actual = usage.map(|usage| Actual {
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.cached_tokens(),
             media_tokens: usage.media_tokens(),
         });
+        if let Some(actual) = &actual {
+            trace::counted(&ticket.span, actual);
+        }
+        let Some(predicted) = record.predicted else { return };
         let obstacle = match (ticket.succeeded, actual) {
             (false, _) => Some(Obstacle::Failed),
             (true, None) => Some(Obstacle::DetailsAbsent),
@@ -82,6 +86,7 @@ impl Shared {
             outcome.verdict = Some(verdict);
         }
         self.metrics.verdict(verdict.as_str());
+        trace::judged(&ticket.span, verdict);
         if let Some(desk) = self.models.desks().get(&record.model) {
             let (holder, feature) = (ticket.holder.clone(), ticket.feature);
             desk.scheduler.judged(Ruling { holder, feature, tenant: ticket.tenant, verdict });

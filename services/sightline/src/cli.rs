@@ -25,7 +25,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "FILTER",
-        default_value = "info,ractor=warn,async_nats=warn,async_nats::connector=off,zeromq=error",
+        default_value = "info,ractor=warn,async_nats=warn,async_nats::connector=off,zeromq=error,opentelemetry=off",
         env = "SIGHTLINE_LOG",
         hide_env_values = true
     )]
@@ -43,6 +43,26 @@ pub(crate) struct Global {
         help = "Where traces go (OTLP over gRPC), for example http://127.0.0.1:4317"
     )]
     otlp_endpoint: Option<String>,
+    /// Where traces go, as other programs are told it.
+    #[arg(long, global = true, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide = true)]
+    otel_exporter_otlp_endpoint: Option<String>,
+    /// Share of the traces begun here that are recorded, 0 to 1; those that a client records are.
+    #[arg(
+        long,
+        global = true,
+        value_name = "SHARE",
+        default_value_t = 1.0,
+        value_parser = share,
+        env = "SIGHTLINE_OTLP_SAMPLE_RATIO",
+        hide_env_values = true
+    )]
+    otlp_sample_ratio: f64,
+}
+
+/// Reads a number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "must be a number from 0 to 1".to_owned())
 }
 
 /// Builds the parser.
@@ -166,7 +186,12 @@ impl Global {
             service: format!("sightline-{service}"),
             filter: self.log.clone(),
             format,
-            otlp_endpoint: self.otlp_endpoint.clone().filter(|url| !url.is_empty()),
+            otlp_endpoint: [&self.otlp_endpoint, &self.otel_exporter_otlp_endpoint]
+                .into_iter()
+                .flatten()
+                .find(|url| !url.is_empty())
+                .cloned(),
+            sample_ratio: self.otlp_sample_ratio,
         })?)
     }
 }

@@ -9,6 +9,7 @@ use ports::bus::{self, Message, Received, Subscription};
 use ractor::ActorRef;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 use wire::sync::{Refusal, Request, Response, Snapshot};
 
 use super::answers::{self, Answer};
@@ -75,10 +76,23 @@ impl State {
     }
 
     pub(super) async fn asked(&mut self, me: &ActorRef<Mail<Msg>>, received: Received) -> Result<(), Full> {
-        let Received::Message(Message { reply: Some(reply), payload, .. }) = received else { return Ok(()) };
-        let Ok(request) = Request::decode(&payload) else { return Ok(()) };
+        let Received::Message(message) = received else { return Ok(()) };
+        let (Some(reply), Ok(request)) = (&message.reply, Request::decode(&message.payload)) else {
+            return Ok(());
+        };
+        let span = tracing::debug_span!("sync", worker = %self.args.holder.worker, question = request.name());
+        self.args.bus.join_trace(&span, &message);
+        self.answer(me, reply.clone(), &request).instrument(span).await
+    }
+
+    async fn answer(
+        &mut self,
+        me: &ActorRef<Mail<Msg>>,
+        reply: String,
+        request: &Request,
+    ) -> Result<(), Full> {
         let answer = match &self.session {
-            Some(session) => answers::answer(&request, session, &mut self.copies, self.args.clock.now()),
+            Some(session) => answers::answer(request, session, &mut self.copies, self.args.clock.now()),
             None => answers::refuse(Refusal::Busy),
         };
         match answer {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block_index::{HolderId, Reader};
-use identity::{Holder, Incarnation};
+use identity::{Holder, Incarnation, WorkerId};
 use membership::replica::{Phase, Status};
+
+use crate::directory::Pulse;
 
 /// An index as of one batch; the reader shows later changes of the same blocks as they happen.
 #[derive(Clone, Debug)]
@@ -121,14 +123,32 @@ impl IndexView {
     /// Returns the share of followed holders that are live with a digest equal to their agent's; 1 without any.
     #[must_use]
     pub fn agreement(&self) -> f64 {
-        let followed = |view: &&HolderView| {
-            matches!(view.state, Phase::Syncing | Phase::Live | Phase::Repairing | Phase::Quarantined)
-        };
-        let (mut all, mut agreeing) = (0_u32, 0_u32);
-        for view in self.holders.values().map(|view| &**view).filter(followed) {
-            all += 1;
-            agreeing += u32::from(view.state == Phase::Live && view.agrees == Some(true));
-        }
-        if all == 0 { 1.0 } else { f64::from(agreeing) / f64::from(all) }
+        agreement(self.holders.values().map(|view| &**view))
     }
+}
+
+/// Returns the share of followed holders that are live with a digest equal to their agent's; 1 without any.
+#[must_use]
+pub fn agreement<'a>(holders: impl Iterator<Item = &'a HolderView>) -> f64 {
+    let (mut all, mut agreeing) = (0_u32, 0_u32);
+    let followed = [Phase::Syncing, Phase::Live, Phase::Repairing, Phase::Quarantined];
+    for view in holders.filter(|view| followed.contains(&view.state)) {
+        all += 1;
+        agreeing += u32::from(view.state == Phase::Live && view.agrees == Some(true));
+    }
+    if all == 0 { 1.0 } else { f64::from(agreeing) / f64::from(all) }
+}
+
+/// Lists the beats last heard, by worker: of several ranks the latest.
+pub(crate) fn pulses<'a>(holders: impl Iterator<Item = (&'a Holder, &'a HolderView)>) -> Vec<Pulse> {
+    let mut pulses: HashMap<&WorkerId, Pulse> = HashMap::new();
+    for (holder, heard) in holders {
+        let Some(beat_at) = heard.beat_at else { continue };
+        let pulse = Pulse { worker: holder.worker.clone(), beat_at, engine_healthy: heard.engine_healthy };
+        let known = pulses.entry(&holder.worker).or_insert_with(|| pulse.clone());
+        if pulse.beat_at > known.beat_at {
+            *known = pulse;
+        }
+    }
+    pulses.into_values().collect()
 }

@@ -39,7 +39,7 @@ impl Ask {
     pub(super) fn refresh(&mut self, args: &SchedulerArgs) {
         let fleet = args.directory.fleet();
         if fleet.version() != self.overlap.fleet_version() {
-            self.overlap = Overlap::read(&*args.index, fleet, &args.model, &self.request.routing);
+            self.overlap = Overlap::read(&*args.index, fleet, &args.model, &self.request);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! What the index says of a request, seat by seat; read on the caller's task, without a mailbox hop.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use block_index::Matches;
-use identity::{Holder, Incarnation, ModelName, WorkerId};
+use identity::{Holder, Incarnation, ModelName};
 use membership::replica::Phase;
 use placement::RoutingRequest;
 use tokio::sync::watch;
 
 use crate::directory::{Fleet, Pulse, Seat};
-use crate::indexer::{HolderView, IndexView, IndexerHandle};
+use crate::indexer::{HolderView, IndexView, IndexerHandle, pulses};
+use crate::scheduler::request::ScheduleRequest;
 
 /// What an index says of one holder, for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +26,19 @@ pub struct Sight {
     pub kv_usage: f64,
 }
 
-/// Where overlap is read: the replica in this process, or none.
+impl Sight {
+    /// Tells a holder's load, and no overlap.
+    pub(crate) fn of_load(known: &HolderView) -> Self {
+        Self {
+            matched_blocks: 0,
+            blocks: known.blocks,
+            engine_active: known.running.saturating_add(known.waiting),
+            kv_usage: f64::from(known.kv_usage),
+        }
+    }
+}
+
+/// Where overlap is read: the replica in this process, an indexer elsewhere, or none.
 pub trait IndexSource: Send + Sync + fmt::Debug {
     /// Looks a request up for each seat, in their order.
     fn sights(&self, seats: &[Seat], routing: &RoutingRequest) -> Vec<Sight>;
@@ -73,12 +85,7 @@ impl IndexSource for IndexerHandle {
             let of_size = depths.iter().find(|(size, _)| *size == seat.worker.card.block_size);
             let depth = of_size.and_then(|(_, depths)| depths.get(holder.id?.index()).copied());
             let credit = !matches!(holder.state, Phase::Unknown | Phase::Gone | Phase::Refused);
-            Sight {
-                matched_blocks: depth.filter(|_| credit).unwrap_or(0),
-                blocks: holder.blocks,
-                engine_active: holder.running.saturating_add(holder.waiting),
-                kv_usage: f64::from(holder.kv_usage),
-            }
+            Sight { matched_blocks: depth.filter(|_| credit).unwrap_or(0), ..Sight::of_load(holder) }
         };
         seats.iter().map(sight).collect()
     }
@@ -88,16 +95,7 @@ impl IndexSource for IndexerHandle {
     }
 
     fn pulses(&self) -> Vec<Pulse> {
-        let view = self.view();
-        let mut pulses: HashMap<&WorkerId, Pulse> = HashMap::new();
-        for (holder, heard) in view.holders() {
-            let Some(pulse) = pulse(holder, heard) else { continue };
-            let known = pulses.entry(&holder.worker).or_insert_with(|| pulse.clone());
-            if pulse.beat_at > known.beat_at {
-                *known = pulse;
-            }
-        }
-        pulses.into_values().collect()
+        pulses(self.view().holders())
     }
 
     fn changed(&self, _model: &ModelName) -> Option<watch::Receiver<u64>> {
@@ -121,11 +119,6 @@ fn depths(view: &IndexView, keys: &[identity::BlockKey]) -> Vec<u32> {
     depths
 }
 
-fn pulse(holder: &Holder, heard: &HolderView) -> Option<Pulse> {
-    let worker = holder.worker.clone();
-    Some(Pulse { worker, beat_at: heard.beat_at?, engine_healthy: heard.engine_healthy })
-}
-
 /// The seats of a model in one view of the fleet, and what the index says of each.
 #[derive(Clone, Debug)]
 pub(super) struct Overlap {
@@ -135,17 +128,20 @@ pub(super) struct Overlap {
 }
 
 impl Overlap {
-    /// Looks a request up in the index, for the fleet of this moment.
+    /// Looks a request up in the index, for the fleet of this moment; what an indexer found of it counts instead.
     pub(super) fn read(
         index: &dyn IndexSource,
         fleet: Arc<Fleet>,
         model: &ModelName,
-        routing: &RoutingRequest,
+        request: &ScheduleRequest,
     ) -> Self {
         let seats = fleet.seats(model);
-        let mut sights = index.sights(seats, routing);
+        let mut sights = index.sights(seats, &request.routing);
         sights.resize(seats.len(), Sight::default());
         for (sight, seat) in sights.iter_mut().zip(seats) {
+            if let Some(found) = &request.found {
+                sight.matched_blocks = found.blocks(&seat.holder, seat.worker.card.incarnation);
+            }
             if !seat.worker.has_credit() {
                 sight.matched_blocks = 0;
             }

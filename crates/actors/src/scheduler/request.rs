@@ -6,6 +6,8 @@ use std::time::Duration;
 use identity::{MediaKey, Rank, WorkerId};
 use placement::{Feature, Policy, RoutingRequest, Wanted};
 
+use crate::remote_index::Found;
+
 /// A request to be placed, with the circumstances it comes with.
 #[derive(Clone, Debug)]
 pub struct ScheduleRequest {
@@ -33,6 +35,8 @@ pub struct ScheduleRequest {
     pub streams: bool,
     /// How it waits when every holder is busy.
     pub waiting: Waiting,
+    /// What an indexer found of it; none where the index is in this process, or nobody answered.
+    pub found: Option<Arc<Found>>,
 }
 
 /// How a request waits.
@@ -71,6 +75,7 @@ impl ScheduleRequest {
             first_media_token: None,
             streams: true,
             waiting: Waiting::default(),
+            found: None,
         }
     }
 

@@ -196,19 +196,24 @@ async fn requests(ours: &dyn Bus, theirs: &dyn Bus) -> Result<(), Violation> {
         for request in asked.into_iter().rev() {
             let reply =
                 request.reply.clone().ok_or_else(|| clause.violated("a request without reply subject"))?;
-            let answer = Message { subject: reply, payload: request.payload, ..Message::default() };
+            let Message { headers, payload, .. } = request;
+            let answer = Message { subject: reply, headers, payload, ..Message::default() };
             clause.ok(theirs.publish(answer).await)?;
         }
         Ok(())
     };
-    let (served, a, b) = tokio::join!(
-        serve,
-        ours.request(message(subject, "a"), deadline),
-        ours.request(message(subject, "b"), deadline)
-    );
+    let headers = vec![("traceparent".to_owned(), "00-1-2-03".to_owned())];
+    let traced = Message { headers: headers.clone(), ..message(subject, "a") };
+    let (served, a, b) =
+        tokio::join!(serve, ours.request(traced, deadline), ours.request(message(subject, "b"), deadline));
     served?;
-    clause.same(&clause.ok(a)?.payload, &Bytes::from("a"))?;
-    clause.same(&clause.ok(b)?.payload, &Bytes::from("b"))?;
+    let (a, b) = (clause.ok(a)?, clause.ok(b)?);
+    clause.same(&a.payload, &Bytes::from("a"))?;
+    clause.same(&b.payload, &Bytes::from("b"))?;
+
+    let clause = Clause("a request and its answer carry their headers");
+    clause.same(&a.headers, &headers)?;
+    clause.same(&b.headers, &Vec::new())?;
 
     let clause = Clause("a request without an answer ends by its deadline");
     let deadline = Duration::from_millis(100);

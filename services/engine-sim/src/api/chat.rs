@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use prompt::ChatRequest;
 use serde::Serialize;
+use tracing::Instrument as _;
 
 use super::body::{self, json_body, refused};
 use super::chat_stream::ChatStream;
 use super::logprobs::{ChatLogprobs, PromptLogprobs};
 use super::usage::{PromptCount, Usage};
-use super::{ApiError, Engine, Options, Prompt, sse};
+use super::{ApiError, Engine, Options, Prompt, sse, trace};
 use crate::rank::Chunk;
 use crate::reply::Finish;
 use crate::wall_clock;
@@ -26,17 +27,20 @@ pub(crate) async fn chat(
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
     json_body(&headers)?;
+    let span = trace::generate(&headers);
     let options = body::parse::<Options>(&bytes)?;
     engine.check_model(options.model.as_deref())?;
     options.check_tools()?;
     options.check(engine.max_model_len)?;
     let request = ChatRequest::parse(&bytes).map_err(refused)?;
-    let mut prompt = engine.chat_prompt(&request).await?;
+    let mut prompt = engine.chat_prompt(&request).instrument(span.clone()).await?;
+    span.record("prompt_tokens", i64::from(prompt.len()));
+    span.record("media", i64::try_from(prompt.scope.media.len()).unwrap_or(i64::MAX));
     prompt.read_cache = !options.chat_prompt_logprobs();
     let limits = engine.limits(&prompt, &options, None)?;
     let answer = Answer::new(&engine, &options, &headers, &prompt);
     let prompt_logprobs = (!prompt.read_cache).then(|| PromptLogprobs::new(&engine, &prompt.tokens));
-    let generation = engine.generate(vec![(prompt, limits)], &options, &headers)?;
+    let generation = engine.generate(vec![(prompt, limits)], &options, &headers, &span)?;
     if options.streams() {
         let stream = ChatStream::new(answer, &options, generation.replies);
         return Ok(sse::respond(generation.chunks, stream));

@@ -15,7 +15,7 @@ use super::chat::StopReason;
 use super::completion_stream::CompletionStream;
 use super::logprobs::{CompletionLogprobs, PromptLogprobs};
 use super::usage::{PromptCount, Usage};
-use super::{ApiError, Engine, Options, Prompt, sse};
+use super::{ApiError, Engine, Options, Prompt, sse, trace};
 use crate::rank::Chunk;
 use crate::reply::Finish;
 use crate::wall_clock;
@@ -30,11 +30,13 @@ pub(crate) async fn completions(
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
     json_body(&headers)?;
+    let span = trace::generate(&headers);
     let options = body::parse::<Options>(&bytes)?;
     engine.check_model(options.model.as_deref())?;
     options.check(engine.max_model_len)?;
     let request = CompletionRequest::parse(&bytes).map_err(refused_prompt)?;
     let prompts = engine.completion_prompts(&request)?;
+    span.record("prompt_tokens", prompts.iter().map(|prompt| i64::from(prompt.len())).sum::<i64>());
     let answer = CompletionAnswer::new(&engine, &options, &headers, &prompts);
     let prompts = prompts.into_iter().map(|mut prompt| {
         prompt.read_cache = !options.completion_prompt_logprobs();
@@ -42,7 +44,7 @@ pub(crate) async fn completions(
         Ok((prompt, limits))
     });
     let prompts = prompts.collect::<Result<Vec<_>, ApiError>>()?;
-    let generation = engine.generate(prompts, &options, &headers)?;
+    let generation = engine.generate(prompts, &options, &headers, &span)?;
     if options.streams() {
         let stream = CompletionStream::new(answer, &options, generation.replies);
         return Ok(sse::respond(generation.chunks, stream));

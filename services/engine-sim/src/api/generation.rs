@@ -2,12 +2,14 @@
 
 use http::HeaderMap;
 use tokio::sync::mpsc;
+use tracing::Span;
 
 use super::{ApiError, Engine, Options};
 use crate::block_hash::{BlockHash, Scope};
 use crate::rank::{Chunk, Job, RankHandle};
 use crate::reply::{Reply, ReplyLimits};
 use crate::sequence::NewSequence;
+use crate::stages::Stages;
 
 /// Replies to one request: prompts times `n`.
 const REPLIES_MAX: u32 = 512;
@@ -74,6 +76,7 @@ impl Engine {
         prompts: Vec<(Prompt, ReplyLimits)>,
         options: &Options,
         headers: &HeaderMap,
+        span: &Span,
     ) -> Result<Generation, ApiError> {
         let rank = self.rank(headers)?;
         let answers = options.answers();
@@ -104,7 +107,8 @@ impl Engine {
                     session_id: session_id.clone(),
                 };
                 let index = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
-                jobs.push(Job { sequence, index, stream: options.streams(), chunks: sender.clone() });
+                let stages = Stages::queued(span.clone());
+                jobs.push(Job { sequence, index, stream: options.streams(), chunks: sender.clone(), stages });
             }
         }
         rank.submit(jobs).map_err(|refused| ApiError::overloaded(refused.to_string()))?;

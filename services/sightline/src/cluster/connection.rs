@@ -13,6 +13,7 @@ use clap::Args;
 use ports::bus::Link;
 use ports::{Bus, Clock, Registry, StateStore, TokioClock, masked_url};
 use serde::{Deserialize, Serialize};
+use telemetry::TracedBus;
 use tokio::task::JoinSet;
 
 use crate::cluster::secrets;
@@ -158,7 +159,7 @@ impl Connection {
     /// Says which option cannot be used, or which server refuses what.
     pub(crate) async fn connect(&self, name: &str) -> anyhow::Result<Wires> {
         let nats = NatsBus::connect(&self.nats_config(name)?).await.context("--nats")?;
-        let bus: Arc<dyn Bus> = Arc::new(nats.clone());
+        let bus: Arc<dyn Bus> = Arc::new(TracedBus::over(Arc::new(nats.clone())));
         let etcd = EtcdRegistry::connect(&self.etcd_config()?).await.context("--etcd")?;
         let prefix = wire::registry_key::workers(&self.namespace);
         if let Err(refused @ EtcdError::Refused { .. }) = etcd.check(&prefix).await {

@@ -10,6 +10,7 @@ use anyhow::{Context, bail, ensure};
 use frontend::Frontend;
 use ports::{Bus, Clock, Engine, InMemoryBus, InMemoryRegistry, MediaSource, Registry, TokioClock};
 use prompt::ModelFiles;
+use telemetry::TracedBus;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -56,7 +57,7 @@ impl Fleet {
         let (engine, media) = frontend::http_ports(&template)?;
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::system());
         let wires = Wires {
-            bus: Arc::new(InMemoryBus::new()),
+            bus: Arc::new(TracedBus::over(Arc::new(InMemoryBus::new()))),
             registry: Arc::new(InMemoryRegistry::new(Arc::clone(&clock))),
             engine,
             media,
