@@ -1,5 +1,6 @@
 //! A frontend put together.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,7 +113,7 @@ impl Frontend {
             None => None,
         };
         let admin_address = admin.as_ref().map(Listener::address);
-        let id = name(config, address, ports.clock.wall_ms());
+        let id = name(config, address);
         let node = Node::start(&format!("frontend-{id}"));
         let seed = xxh3_64_with_seed(id.as_bytes(), ports.clock.wall_ms());
         let desks = start_actors(config, &ports, &node, (&id, seed)).await?;
@@ -232,8 +233,14 @@ fn share(
     }
 }
 
-fn name(config: &Config, address: SocketAddr, wall_ms: u64) -> String {
-    if config.id.is_empty() { format!("f{}-{:x}", address.port(), wall_ms / 1000) } else { config.id.clone() }
+/// Without a configured name, one that frontends of the same port do not share even if they start at the same moment.
+fn name(config: &Config, address: SocketAddr) -> String {
+    if config.id.is_empty() {
+        // The standard library's hasher is keyed by the system's random source.
+        format!("f{}-{:08x}", address.port(), RandomState::new().hash_one(address) >> 32)
+    } else {
+        config.id.clone()
+    }
 }
 
 fn pool_config(config: &Config) -> preprocessor::Config {

@@ -24,7 +24,7 @@ pub(crate) struct Config {
     /// Where operators connect: /admin, /metrics, explain.
     #[arg(long, default_value_t = Self::default().admin_listen)]
     admin_listen: SocketAddr,
-    /// Name in request ids and load gauges; by default made of the time of start.
+    /// Name in request ids and load gauges; by default drawn at random.
     #[arg(long)]
     id: Option<String>,
     /// A model's name and its directory with tokenizer, chat template and configurations; repeatable. Files of other
