@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the cluster up with locally built images, checks it from outside, and takes it down. `--keep` leaves it up;
-# `--images` takes the images that are there.
+# `--images` takes the images that are there. COMPOSE names the program, by default `docker compose` or docker-compose.
 set -euo pipefail
 cd "$(dirname "$0")"
 keep= images=
@@ -11,31 +11,54 @@ for argument in "$@"; do
     *) echo "usage: smoke.sh [--images] [--keep]" >&2; exit 2 ;;
     esac
 done
+. ./project.sh
 [ -n "$images" ] || ./local-images.sh
-export COMPOSE_PROJECT_NAME=sightline-smoke
-export FRONTEND0_PORT=18000 FRONTEND1_PORT=18001 FRONTEND0_ADMIN_PORT=19090 FRONTEND1_ADMIN_PORT=19091 INDEXER_PORT=18200
-if docker compose version >/dev/null 2>&1; then compose="docker compose"; else compose="docker-compose"; fi
-run() { $compose --env-file local.env "$@"; }
+clear_dead
+begin_project smoke
 
 down() {
     status=$?
-    [ $status -eq 0 ] || run logs --tail 30 || true
-    [ -n "$keep" ] || run down --volumes --timeout 40
-    exit $status
+    trap - EXIT INT TERM
+    if [ "$status" -ne 0 ]; then
+        echo "smoke: failed; the last of every log:" >&2
+        run logs --no-color --tail 30 >&2 || true
+    fi
+    if [ -n "$keep" ]; then
+        echo "left up: project $COMPOSE_PROJECT_NAME, $(env | grep -E '_PORT=[0-9]+$' | sort | tr '\n' ' ')"
+        exit "$status"
+    fi
+    run down --volumes --timeout 40 >"$logs/down" 2>&1 || { status=1; cat "$logs/down" >&2; }
+    left=$(belongings "$COMPOSE_PROJECT_NAME")
+    if [ -n "$left" ]; then
+        echo "smoke: down left $left" >&2
+        remove "$COMPOSE_PROJECT_NAME"
+        status=1
+    fi
+    rm -r "$logs"
+    [ "$status" -ne 0 ] || echo "down: no container, volume or network is left"
+    exit "$status"
 }
+logs=$(mktemp -d)
 trap down EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
-began=$(date +%s)
-run up --detach
+began=$(date +%s.%N)
+run up --detach >"$logs/up" 2>&1 || { cat "$logs/up" >&2; exit 1; }
+grep -i 'warn' "$logs/up" && { echo "smoke: warnings of compose" >&2; exit 1; }
+python3 smoke.py first "$began"
 python3 smoke.py ready
-echo "up and ready after $(($(date +%s) - began)) s"
 python3 smoke.py requests
 python3 smoke.py agreement
-loud=$(run logs --no-color | grep -E ' (WARN|ERROR) ' || true)
-[ -z "$loud" ] || { echo "unexpected warnings:"; echo "$loud"; exit 1; }
-[ -n "$keep" ] && exit 0
-run stop --timeout 40
-ids=$(docker ps --all --quiet --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME")
-for id in $ids; do
-    docker inspect --format '{{index .Config.Labels "com.docker.compose.service"}} {{.State.ExitCode}}' "$id"
+if services | grep -qx prometheus; then
+    python3 dashboard.py queries
+else
+    echo "no Prometheus here: its targets and the dashboard's queries are not checked"
+fi
+[ -z "$keep" ] || { lines_of_logs | python3 smoke.py logs; exit 0; }
+run stop --timeout 40 >"$logs/stop" 2>&1 || { cat "$logs/stop" >&2; exit 1; }
+lines_of_logs | python3 smoke.py logs
+for id in $(containers "$COMPOSE_PROJECT_NAME"); do
+    docker inspect --format \
+        '{{index .Config.Labels "com.docker.compose.service"}} {{.State.ExitCode}} {{.RestartCount}} {{.State.OOMKilled}}' "$id"
 done | python3 smoke.py ends
