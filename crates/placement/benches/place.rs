@@ -103,6 +103,7 @@ impl World {
                 matched_blocks: 100,
                 pending_blocks: pending.blocks,
                 computing_blocks: pending.computing,
+                withdrawn: false,
                 near,
                 limits: Limits::default(),
                 adapters: &[],

@@ -21,6 +21,8 @@ pub struct Candidate<'a> {
     pub pending_blocks: u32,
     /// Blocks among those whose computation is part of the work ahead.
     pub computing_blocks: u32,
+    /// Whether predictions for it kept failing, so that its blocks count less than the index says.
+    pub withdrawn: bool,
     /// Which of the request's media it had lately.
     pub near: NearMedia,
     /// What it can take.

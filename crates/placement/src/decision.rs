@@ -49,6 +49,8 @@ pub struct Appraisal {
     pub work: Work,
     /// Blocks among `work.cached_blocks` that earlier dispatches are expected to bring.
     pub pending_blocks: u32,
+    /// Whether its credit is withdrawn, as predictions for it kept failing.
+    pub withdrawn: bool,
     /// How many of the request's media items it had lately.
     pub media_resident: u32,
     /// What it is predicted to cost.

@@ -52,7 +52,8 @@ pub struct DemotionLimits {
     pub wrong_min: usize,
     /// Right ones in a row that clear the record.
     pub right_min: usize,
-    /// How long credit is withdrawn at first; doubles each time the record has not been cleared in between.
+    /// How long credit is withdrawn at first; it returns earlier where prompts were what was wrong and that many hold again
+    /// in a row. Doubles each time the record has not been cleared in between.
     pub period: Duration,
     /// The longest that it is.
     pub period_max: Duration,
@@ -85,12 +86,15 @@ struct Record {
     recent: VecDeque<Judged>,
     until: Duration,
     period: Duration,
+    /// Where credit is withdrawn for wrong prompts: how many held in a row since.
+    held: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     tenant: u64,
     wrong: bool,
+    of_prompt: bool,
 }
 
 impl Demotions {
@@ -105,21 +109,31 @@ impl Demotions {
     /// Verdicts that speak of a moment, or of nothing, change nothing. One tenant among several cannot withdraw a
     /// holder's credit alone.
     pub fn note(&mut self, ruling: &Ruling, now: Duration) -> bool {
+        let name = (ruling.holder.clone(), ruling.feature);
+        if self
+            .records
+            .get_mut(&name)
+            .is_some_and(|record| record.recovers(ruling.verdict, &self.limits, now))
+        {
+            self.records.remove(&name);
+            return false;
+        }
         let wrong = match ruling.verdict {
             Verdict::Match => false,
             Verdict::Mismatch(class) if class.is_lasting() => true,
             Verdict::Mismatch(_) | Verdict::NotComparable(_) => return false,
         };
-        let name = (ruling.holder.clone(), ruling.feature);
         if !self.records.contains_key(&name) && (!wrong || self.records.len() >= self.limits.records_max) {
             return false;
         }
         let limits = self.limits;
-        let fresh = || Record { recent: VecDeque::new(), until: Duration::ZERO, period: limits.period };
-        let record = self.records.entry(name).or_insert_with(fresh);
-        record.push(Judged { tenant: ruling.tenant, wrong }, &limits);
+        let fresh =
+            || Record { recent: VecDeque::new(), until: Duration::ZERO, period: limits.period, held: None };
+        let record = self.records.entry(name.clone()).or_insert_with(fresh);
+        let of_prompt = matches!(ruling.verdict, Verdict::Mismatch(class) if class.is_of_prompt());
+        record.push(Judged { tenant: ruling.tenant, wrong, of_prompt }, &limits);
         if record.is_clear(&limits) && record.until <= now {
-            self.records.remove(&(ruling.holder.clone(), ruling.feature));
+            self.records.remove(&name);
             return false;
         }
         record.withdraw(&limits, now)
@@ -157,6 +171,17 @@ impl Record {
         }
     }
 
+    /// Tells whether prompts hold again: they are predicted whole while credit is withdrawn, whatever counts of them.
+    fn recovers(&mut self, verdict: Verdict, limits: &DemotionLimits, now: Duration) -> bool {
+        let Some(held) = self.held.as_mut().filter(|_| self.until > now) else { return false };
+        match verdict {
+            Verdict::NotComparable(_) => {}
+            Verdict::Mismatch(class) if class.is_of_prompt() => *held = 0,
+            Verdict::Match | Verdict::Mismatch(_) => *held += 1,
+        }
+        *held >= limits.right_min
+    }
+
     fn is_clear(&self, limits: &DemotionLimits) -> bool {
         self.recent.len() >= limits.right_min
             && self.recent.iter().rev().take(limits.right_min).all(|judged| !judged.wrong)
@@ -173,6 +198,8 @@ impl Record {
         if self.until > now || wrong < limits.wrong_min || wrong * 2 < self.recent.len() || !quorum {
             return false;
         }
+        let mut wrong = self.recent.iter().filter(|judged| judged.wrong);
+        self.held = wrong.all(|judged| judged.of_prompt).then_some(0);
         self.until = now + self.period;
         self.period = (self.period * 2).min(limits.period_max);
         self.recent.clear();
@@ -225,6 +252,33 @@ mod tests {
         minority.extend([(1, Verdict::Match); 7]);
         minority.extend([(1, WRONG); 2]);
         check(&minority, false);
+    }
+
+    #[test]
+    fn credit_returns_once_prompts_hold() {
+        let stale = Verdict::Mismatch(Class::StaleHolder);
+        let mut demotions = after(&[(1, WRONG); 6]);
+        let at = Duration::from_secs(1);
+        let demoted = |demotions: &Demotions| demotions.is_demoted(&holder(), Feature::Media, at);
+        let note = |demotions: &mut Demotions, verdict| demotions.note(&ruling(1, verdict), at);
+        for verdict in
+            [Verdict::Match, stale, Verdict::Match, WRONG, Verdict::NotComparable(Obstacle::Failed)]
+        {
+            note(&mut demotions, verdict);
+        }
+        for _ in 0..7 {
+            note(&mut demotions, stale);
+        }
+        assert!(demoted(&demotions), "seven in a row");
+        note(&mut demotions, Verdict::Match);
+        assert!(!demoted(&demotions), "eight");
+        assert!(demotions.records.is_empty());
+        // What was wrong about the cache shows only with credit: it returns by time.
+        let mut demotions = after(&[(1, Verdict::Mismatch(Class::CacheOff)); 6]);
+        for _ in 0..20 {
+            note(&mut demotions, Verdict::Match);
+        }
+        assert!(demoted(&demotions));
     }
 
     #[test]

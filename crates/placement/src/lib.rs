@@ -2,6 +2,7 @@
 
 mod board;
 mod candidate;
+mod confidence;
 mod cost;
 mod decision;
 mod demotion;
@@ -20,6 +21,7 @@ mod wanted;
 
 pub use board::{Board, BoardLimits, Reading, Report};
 pub use candidate::{Candidate, Limits, Load, NearMedia, Standing, Why};
+pub use confidence::Confidence;
 pub use cost::{CostMs, Work, cost};
 pub use decision::{Appraisal, Decision, NEAR_MS, NEAR_SHARE, Reason, Unplaced, near_limit};
 pub use demotion::{DemotionLimits, Demotions, Feature, Ruling};

@@ -40,6 +40,7 @@ fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> Appraisal {
         why: candidate.why_not(wanted),
         work,
         pending_blocks: work.cached_blocks.saturating_sub(candidate.matched_blocks),
+        withdrawn: candidate.withdrawn,
         media_resident: candidate.near.items,
         cost: cost(wanted, candidate, &work),
     }

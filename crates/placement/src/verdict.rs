@@ -133,6 +133,12 @@ impl Class {
         }
     }
 
+    /// Tells whether the prompt itself was other than predicted, not only what was cached of it.
+    #[must_use]
+    pub const fn is_of_prompt(self) -> bool {
+        matches!(self, Self::Template | Self::MediaCount)
+    }
+
     /// Tells whether the class speaks of a lasting disagreement rather than of a moment.
     #[must_use]
     pub const fn is_lasting(self) -> bool {

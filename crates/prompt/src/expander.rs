@@ -10,7 +10,7 @@ use media_geometry::{Geometry, ImageSize};
 
 use crate::fallback::Fallback;
 use crate::media_part::{MediaKind, MediaPart};
-use crate::prepared::{MediaFact, PlacedMedia};
+use crate::prepared::{LearnedCount, MediaFact, PlacedMedia, Uncounted};
 use crate::tokeniser::{Tokeniser, TokenizeError};
 use newlines::Newlines;
 use slots::Slot;
@@ -45,6 +45,7 @@ pub(crate) struct Placed {
     pub(crate) fallback: Option<Fallback>,
     /// Up to where the places of media are known: past it, not only names are missing.
     pub(crate) located: usize,
+    pub(crate) uncounted: Option<Uncounted>,
     /// Where the certain tokens end, while placing.
     certain: Option<usize>,
     /// Where the known places end, while placing.
@@ -58,6 +59,8 @@ pub(crate) struct Placed {
 pub(crate) struct Media<'a> {
     pub(crate) parts: &'a [MediaPart],
     pub(crate) facts: &'a [MediaFact],
+    /// What engines were seen to make of some.
+    pub(crate) learned: &'a [LearnedCount],
     /// Whether the request changes how media are processed.
     pub(crate) custom: bool,
 }
@@ -136,6 +139,7 @@ impl Expander {
         let mut placed = Placed { tokens: Vec::with_capacity(tokens.len()), ..Placed::default() };
         placed.unpredicted = self.first_unsupported(media.parts, &tokens);
         let mut items = images.into_iter().zip(expansions);
+        let mut missing = Missing { alone: true, ..Missing::default() };
         let mut at = 0;
         for (slot, (index, expansion)) in slots.into_iter().zip(items.by_ref()) {
             placed.copy(&tokens, at..slot.start);
@@ -143,6 +147,7 @@ impl Expander {
             match expansion {
                 Ok(spelled) => placed.put(index, &spelled, media.is_named(index)),
                 Err(reason) => {
+                    missing.note(index, reason, slot.len());
                     placed.end_certainty(reason);
                     placed.copy(&tokens, slot);
                 }
@@ -150,9 +155,14 @@ impl Expander {
         }
         placed.copy(&tokens, at..tokens.len());
         if let Some((_, unplaced)) = items.next() {
+            missing.alone = false;
             (placed.certain, placed.lost) = (Some(0), Some(0));
             placed.fallback.get_or_insert(unplaced.err().unwrap_or(Fallback::MediaUnplaced));
         }
+        missing.alone &= self.newlines.is_none() && placed.unpredicted.is_none();
+        // A family may count its images depending on all of them.
+        missing.alone &= self.geometry.is_none() || placed.media.is_empty();
+        placed.uncounted = missing.counted_beside(placed.tokens.len());
         let placed = placed.finish();
         match self.newlines {
             Some(newlines) => newlines.merge(placed),
@@ -185,18 +195,48 @@ impl Expander {
         if media.custom {
             return fail(Fallback::MediaKwargs);
         }
-        let Some(geometry) = &self.geometry else { return fail(Fallback::MediaUnknownFamily) };
+        let learned = |index: usize| media.learned.iter().find(|count| count.index == index);
+        let plain = |index: usize| spelling::plain(learned(index)?.tokens, self.ids.image?);
+        let Some(geometry) = &self.geometry else {
+            let of_item = |index: &usize| plain(*index).ok_or(Fallback::MediaUnknownFamily);
+            return images.iter().map(of_item).collect();
+        };
         let size_of = |index: &usize| media.facts.iter().find(|fact| fact.index == *index)?.size;
         let sizes: Vec<Option<ImageSize>> = images.iter().map(size_of).collect();
         // Families that count depending on all images see a stand-in for an unknown size, and are cut there anyway.
         let all: Vec<ImageSize> = sizes.iter().map(|size| size.unwrap_or(ImageSize::new(1, 1))).collect();
-        let expanded = geometry.expand(&all).into_iter().zip(sizes);
-        let spell = |(expansion, size): (Result<_, _>, Option<_>)| {
-            size.ok_or(Fallback::MediaUnsized)?;
+        let expanded = geometry.expand(&all).into_iter().zip(sizes).zip(images);
+        let spell = |((expansion, size), index): ((Result<_, _>, Option<_>), &usize)| {
+            if size.is_none() {
+                return plain(*index).ok_or(Fallback::MediaUnsized);
+            }
             let expansion = expansion.map_err(|_| Fallback::MediaRefused)?;
             spelling::spell(&expansion, self.ids.image, tokeniser)
         };
         expanded.map(spell).collect()
+    }
+}
+
+/// Images that stand unexpanded.
+#[derive(Debug, Default)]
+struct Missing {
+    images: Vec<usize>,
+    slot_tokens: usize,
+    /// Whether their counts are all that is missing.
+    alone: bool,
+}
+
+impl Missing {
+    fn note(&mut self, index: usize, reason: Fallback, slot_tokens: usize) {
+        self.alone &= matches!(reason, Fallback::MediaUnknownFamily | Fallback::MediaUnsized);
+        self.images.push(index);
+        self.slot_tokens += slot_tokens;
+    }
+
+    /// Says which they are, and how long the prompt is beside them; none unless they alone are missing.
+    fn counted_beside(self, tokens: usize) -> Option<Uncounted> {
+        let other_tokens = u32::try_from(tokens.saturating_sub(self.slot_tokens)).ok()?;
+        (self.alone && !self.images.is_empty()).then_some(Uncounted { images: self.images, other_tokens })
     }
 }
 
@@ -219,7 +259,8 @@ impl Placed {
             self.fallback.get_or_insert(Fallback::MediaUnidentified);
         }
         self.tokens.extend_from_slice(&item.tokens);
-        self.media.push(PlacedMedia { index, offset, len: item.range.len(), tokens: item.placeholders });
+        let (len, tokens, learned) = (item.range.len(), item.placeholders, item.learned);
+        self.media.push(PlacedMedia { index, offset, len, tokens, learned });
     }
 
     /// Notes that nothing from here on is certain.

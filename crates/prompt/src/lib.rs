@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod attention;
 mod base64_text;
 mod chat_request;
 mod completion_request;
@@ -10,6 +11,7 @@ mod expander;
 mod fallback;
 mod json;
 mod kwargs;
+mod learned_counts;
 pub mod media_config;
 mod media_identity;
 mod media_part;
@@ -35,6 +37,7 @@ pub use data_uri::DataUri;
 pub use error::{Error, MediaFault};
 pub use fallback::Fallback;
 pub use kwargs::{Kwargs, KwargsError};
+pub use learned_counts::{LearnedCounts, LearnedLimits, Pupil};
 pub use media_identity::{Identified, MediaHasher, media_id};
 pub use media_part::{MediaKind, MediaPart, MediaSource};
 pub use model::{Model, ModelFacts, ModelOptions};
@@ -43,7 +46,7 @@ pub use nameless::{Nameless, Sighted};
 pub use outline::Outline;
 pub use params::{Params, Reading};
 pub use placeholder_tokens::placeholder_tokens;
-pub use prepared::{MediaFact, PlacedMedia, PrepareOptions, Prepared, Prompt};
+pub use prepared::{LearnedCount, MediaFact, PlacedMedia, PrepareOptions, Prepared, Prompt, Uncounted};
 pub use rewrite::MediaEdit;
 pub use template::{Clock, ContentFormat};
 pub use tenant::TenantKey;

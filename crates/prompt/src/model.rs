@@ -3,7 +3,9 @@
 mod variables;
 
 use media_geometry::{Expansion, Geometry, ImageSize, Refused};
+use placement::Confidence;
 
+use crate::attention;
 use crate::chat_request::ChatRequest;
 use crate::completion_request::{CompletionPrompt, CompletionRequest};
 use crate::conversation::{self, Rules};
@@ -88,6 +90,8 @@ pub struct ModelFacts {
     pub context_length: Option<u32>,
     /// The tokens that end an answer.
     pub eos_token_ids: Vec<u32>,
+    /// Whether some layers keep less than the whole context: what the others keep overstates what is reused.
+    pub hybrid_attention: bool,
 }
 
 impl Model {
@@ -137,8 +141,8 @@ impl Model {
         facts: &[MediaFact],
         options: &PrepareOptions<'_>,
     ) -> Result<Prepared, Error> {
-        let prompt = self.bounded_prompt(request, facts, options.clock, options.context_tokens_max)?;
-        Ok(keyed(prompt, facts, request.params(), options))
+        let prompt = self.bounded_prompt(request, facts, options)?;
+        Ok(self.keyed(prompt, facts, request.params(), options))
     }
 
     /// Prepares the prompts of a completion request for routing, each when it is asked for.
@@ -150,7 +154,7 @@ impl Model {
         let (params, context) = (request.params(), options.context_tokens_max);
         let prompts = request.prompts().iter();
         prompts.map(move |prompt| {
-            keyed(self.bounded_completion_prompt(prompt, params, context), &[], params, options)
+            self.keyed(self.bounded_completion_prompt(prompt, params, context), &[], params, options)
         })
     }
 
@@ -159,24 +163,23 @@ impl Model {
     /// # Errors
     /// When an engine would answer the request with 400.
     pub fn prompt(&self, request: &ChatRequest, facts: &[MediaFact], clock: Clock) -> Result<Prompt, Error> {
-        self.bounded_prompt(request, facts, clock, None)
+        self.bounded_prompt(request, facts, &PrepareOptions { clock, ..PrepareOptions::default() })
     }
 
     fn bounded_prompt(
         &self,
         request: &ChatRequest,
         facts: &[MediaFact],
-        clock: Clock,
-        context_tokens_max: Option<u32>,
+        options: &PrepareOptions<'_>,
     ) -> Result<Prompt, Error> {
-        let text = match self.try_render(request, clock)? {
+        let text = match self.try_render(request, options.clock)? {
             Ok(text) => text,
             Err(failure) => {
                 let guess = Prompt::guess(request.body().len() / 4, Fallback::Template);
                 return Ok(Prompt { failure: Some(failure), ..guess });
             }
         };
-        if let Some(guess) = self.too_long(&text, request.params(), context_tokens_max) {
+        if let Some(guess) = self.too_long(&text, request.params(), options.context_tokens_max) {
             return Ok(guess);
         }
         let special = request.params().reading.add_special_tokens.unwrap_or(false);
@@ -184,7 +187,7 @@ impl Model {
         let Ok(slotted) = self.expander.tokenise(&text, parts, special, &self.tokeniser) else {
             return Ok(Prompt::guess(text.len() / 4, Fallback::Tokenizer));
         };
-        let media = Media { parts, facts, custom: request.has_media_kwargs() };
+        let media = Media { parts, facts, learned: options.learned, custom: request.has_media_kwargs() };
         let prompt = self.expander.place(slotted, media, &self.tokeniser).into();
         Ok(self.truncated(prompt, request.params()))
     }
@@ -325,6 +328,34 @@ impl Model {
         Some(Prompt::guess(usize::try_from(tokens_max).unwrap_or(usize::MAX).saturating_add(1), fallback))
     }
 
+    /// Names a prompt's blocks, within what the engine will keep of it.
+    fn keyed(
+        &self,
+        mut prompt: Prompt,
+        facts: &[MediaFact],
+        params: &Params,
+        options: &PrepareOptions<'_>,
+    ) -> Prepared {
+        if let (Some(Fallback::Truncated), Some(kept)) =
+            (prompt.fallback, params.reading.truncate_prompt_tokens)
+        {
+            // What the engine cuts need not fit; −1 keeps what does.
+            let fits = || options.context_tokens_max.map(|max| max.saturating_sub(1));
+            if let Some(kept) = u32::try_from(kept).ok().or_else(fits) {
+                prompt.tokens.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+            }
+        }
+        let mut scope = options.scope;
+        if scope.cache_salt.is_empty() {
+            scope.cache_salt = params.cache_salt.as_deref().unwrap_or_default();
+        }
+        let mut prepared = prompt.with_keys(facts, options.block_sizes, scope);
+        if self.facts.hybrid_attention {
+            prepared.confidence = prepared.confidence.min(Confidence::Learned);
+        }
+        prepared
+    }
+
     /// Marks a prompt that the engine will cut.
     fn truncated(&self, mut prompt: Prompt, params: &Params) -> Prompt {
         let kept = match params.reading.truncate_prompt_tokens {
@@ -337,26 +368,11 @@ impl Model {
             prompt.keyed_tokens = 0;
             prompt.media.clear();
             prompt.beyond.clear();
+            prompt.uncounted = None;
             prompt.fallback.get_or_insert(Fallback::Truncated);
         }
         prompt
     }
-}
-
-fn keyed(mut prompt: Prompt, facts: &[MediaFact], params: &Params, options: &PrepareOptions<'_>) -> Prepared {
-    if let (Some(Fallback::Truncated), Some(kept)) = (prompt.fallback, params.reading.truncate_prompt_tokens)
-    {
-        // What the engine cuts need not fit; −1 keeps what does.
-        let fits = || options.context_tokens_max.map(|max| max.saturating_sub(1));
-        if let Some(kept) = u32::try_from(kept).ok().or_else(fits) {
-            prompt.tokens.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
-        }
-    }
-    let mut scope = options.scope;
-    if scope.cache_salt.is_empty() {
-        scope.cache_salt = params.cache_salt.as_deref().unwrap_or_default();
-    }
-    prompt.with_keys(facts, options.block_sizes, scope)
 }
 
 fn json(file: &'static str, bytes: Option<&[u8]>) -> Result<serde_json::Value, ModelError> {
@@ -406,6 +422,7 @@ impl ModelFacts {
         Self {
             model_type: model_type.to_owned(),
             context_length: context.and_then(|context| u32::try_from(context).ok()),
+            hybrid_attention: attention::is_hybrid(config),
             eos_token_ids: one.into_iter().chain(many).filter_map(|id| u32::try_from(id).ok()).collect(),
         }
     }

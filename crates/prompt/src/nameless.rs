@@ -119,7 +119,7 @@ mod tests {
     const ROOT: BlockKey = BlockKey::new(7);
 
     fn item(index: usize, offset: usize, len: usize) -> PlacedMedia {
-        PlacedMedia { index, offset, len, tokens: 1 }
+        PlacedMedia { index, offset, len, tokens: 1, learned: false }
     }
 
     fn id(name: usize) -> MediaId {

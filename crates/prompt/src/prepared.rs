@@ -2,7 +2,7 @@
 
 use identity::{KeyScope, MediaId, MediaKey, MediaSpan, block_keys};
 use media_geometry::ImageSize;
-use placement::{KeyChain, MediaRouting, RoutingRequest};
+use placement::{Confidence, KeyChain, MediaRouting, RoutingRequest};
 
 use crate::expander::Placed;
 use crate::fallback::Fallback;
@@ -31,6 +31,26 @@ pub struct PlacedMedia {
     pub len: usize,
     /// How many placeholder tokens there are in the range: what usage counts.
     pub tokens: u32,
+    /// Whether that was learned from an engine rather than computed from the image's size.
+    pub learned: bool,
+}
+
+/// What an engine was seen to make of one of a request's images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnedCount {
+    /// Index among the request's media.
+    pub index: usize,
+    /// Placeholder tokens in its place, and nothing else.
+    pub tokens: u32,
+}
+
+/// Images without a count in a prompt of which everything else is certain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncounted {
+    /// Their indices among the request's media.
+    pub images: Vec<usize>,
+    /// The prompt's tokens beside theirs: what an engine counts beyond them, the images became.
+    pub other_tokens: u32,
 }
 
 impl PlacedMedia {
@@ -59,6 +79,8 @@ pub struct PrepareOptions<'a> {
     /// The longest context among the candidates, in tokens, where all have one: longer prompts are told apart from
     /// others, and not tokenised to their end.
     pub context_tokens_max: Option<u32>,
+    /// Counts for images that the model's family does not tell: it has none, or their size is unknown.
+    pub learned: &'a [LearnedCount],
 }
 
 /// A prompt as the engine will have it.
@@ -74,6 +96,8 @@ pub struct Prompt {
     pub beyond: Vec<PlacedMedia>,
     /// Why the certain tokens end before the prompt does.
     pub fallback: Option<Fallback>,
+    /// Images whose counts are all that is missing; none where none is, or more.
+    pub uncounted: Option<Uncounted>,
     /// What went wrong in the router itself, for operators: quotes no prompt.
     pub failure: Option<String>,
 }
@@ -95,15 +119,19 @@ pub struct Prepared {
     pub nameless: Option<Nameless>,
     /// Why the certain tokens end before the prompt does.
     pub fallback: Option<Fallback>,
+    /// Images whose counts are all that is missing; none where none is, or more.
+    pub uncounted: Option<Uncounted>,
     /// What went wrong in the router itself, for operators: quotes no prompt.
     pub failure: Option<String>,
+    /// How the prompt is known.
+    pub confidence: Confidence,
 }
 
 impl From<Placed> for Prompt {
     fn from(placed: Placed) -> Self {
-        let Placed { tokens, keyed, media, fallback, .. } = placed;
+        let Placed { tokens, keyed, media, fallback, uncounted, .. } = placed;
         let (media, beyond) = media.into_iter().partition(|item| item.end() <= keyed);
-        Self { tokens, keyed_tokens: keyed, media, beyond, fallback, failure: None }
+        Self { tokens, keyed_tokens: keyed, media, beyond, fallback, uncounted, failure: None }
     }
 }
 
@@ -112,6 +140,17 @@ impl Prompt {
     pub(crate) fn guess(tokens: usize, fallback: Fallback) -> Self {
         // Guessed tokens are never read; their number is.
         Self { tokens: vec![0; tokens], keyed_tokens: 0, fallback: Some(fallback), ..Self::default() }
+    }
+
+    /// Says how the prompt is known, whatever kind of attention reads it.
+    fn confidence(&self) -> Confidence {
+        if self.fallback.is_some() {
+            Confidence::Unknown
+        } else if self.media.iter().any(|item| item.learned) {
+            Confidence::Learned
+        } else {
+            Confidence::Exact
+        }
     }
 
     /// Names the prompt's blocks.
@@ -138,8 +177,20 @@ impl Prompt {
         let unnamed = self.fallback == Some(Fallback::MediaUnidentified) && !self.beyond.is_empty();
         let nameless = unnamed
             .then(|| Nameless::new(root, &self.tokens, located().map(|item| (*item, key(item))).collect()));
-        let Self { tokens, keyed_tokens, media, beyond, fallback, failure } = self;
-        Prepared { routing, tokens, keyed_tokens, media, beyond, nameless, fallback, failure }
+        let confidence = self.confidence();
+        let Self { tokens, keyed_tokens, media, beyond, fallback, uncounted, failure } = self;
+        Prepared {
+            routing,
+            tokens,
+            keyed_tokens,
+            media,
+            beyond,
+            nameless,
+            fallback,
+            uncounted,
+            failure,
+            confidence,
+        }
     }
 }
 

@@ -165,6 +165,7 @@ impl Shared {
     /// Reads the gauges that other parts own.
     pub(crate) fn sample(&self) -> Vec<Sampled> {
         let sizes = self.reader.media.cache().sizes();
+        let lessons = self.reader.lessons.figures();
         let fleet = self.models.directory().fleet();
         let desks = self.models.desks();
         let views: Vec<_> = desks.values().map(|desk| desk.index.view()).collect();
@@ -191,6 +192,14 @@ impl Shared {
             gauge("holder_blocks", "Blocks in the index, by holder summed", float(blocks)),
             gauge("queued_requests", "Requests that wait for a busy worker", float(waiting)),
             gauge("pending_blocks", "Blocks that dispatches are to bring", float(pending)),
+            gauge("learned_images", "Images whose counts engines taught", float(lessons.images)),
+            gauge("learned_sizes", "Sizes of images whose counts engines taught", float(lessons.sizes)),
+            gauge("lessons_taken", "Counts learned since the start", float(lessons.taken)),
+            gauge(
+                "lessons_contradicted",
+                "Predictions that learned counts made wrong",
+                float(lessons.contradicted),
+            ),
             gauge("media_facts", "URLs known", float(sizes.facts)),
             gauge("media_stored_bytes", "Fetched media kept", float(sizes.stored_bytes)),
             gauge("cpu_jobs", "CPU jobs running or waiting", float(self.reader.pool.depth())),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
-use placement::{Obstacle, Traits};
+use placement::{Confidence, Obstacle, Traits};
 use tracing::Instrument as _;
 
 use crate::answer::Answer;
@@ -83,7 +83,11 @@ impl Shared {
         let record = match desk.scheduler.explain(&question).await? {
             Ok(decision) => {
                 let choice = decision.choice();
-                let block_size = self.block_size(&choice.holder);
+                let fleet = self.models.directory().fleet();
+                let worker = fleet.worker(&choice.holder.worker);
+                let block_size = worker.map_or(0, |worker| worker.card.block_size);
+                let confidence =
+                    worker.map_or(Confidence::Unknown, |worker| draft.confidence_at(&worker.card));
                 let media_tokens = question.routing.mm_routing_info.total_image_tokens;
                 let predicted = draft.predicted.then(|| placement::Predicted {
                     prompt_tokens: question.routing.prompt_tokens,
@@ -92,7 +96,7 @@ impl Shared {
                     media_tokens,
                     block_size,
                 });
-                draft.record.placed(decision, block_size, predicted)
+                draft.record.placed(decision, (block_size, confidence), predicted)
             }
             Err(unplaced) => draft.record.unplaced(&unplaced),
         };
@@ -146,6 +150,7 @@ impl Shared {
             decision: None,
             appraisals: Vec::new(),
             predicted: None,
+            confidence: Confidence::Unknown,
             outcome: Mutex::default(),
         };
         let reading = &understood.params.reading;
@@ -161,14 +166,11 @@ impl Shared {
             record: Arc::new(record),
             obstacle,
             predicted: understood.fallback.is_none() && understood.one_prompt,
-            traits: Traits { hybrid: false, scoped },
+            traits: Traits { hybrid: understood.hybrid, scoped },
+            confidence: prepared.confidence,
+            homework: understood.homework.clone(),
         };
         (question, draft)
-    }
-
-    fn block_size(&self, holder: &identity::Holder) -> u32 {
-        let fleet = self.models.directory().fleet();
-        fleet.worker(&holder.worker).map_or(0, |worker| worker.card.block_size)
     }
 }
 

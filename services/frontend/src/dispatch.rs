@@ -9,15 +9,19 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use identity::{Rank, WorkerId};
-use placement::{Decision, Predicted};
+use membership::Card;
+use membership::card::Feed;
+use placement::{Confidence, Decision, Predicted};
 use ports::engine;
 use tracing::Instrument as _;
 
 use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::headers;
+use crate::homework::Homework;
+use crate::lessons::Build;
 use crate::payload::Payload;
-use crate::record::Record;
+use crate::record::{Record, WITHDRAWN};
 use crate::relay::{Relay, Ticket};
 use crate::shared::Shared;
 use crate::trace;
@@ -47,6 +51,26 @@ pub(crate) struct Draft {
     /// Whether there is a prediction.
     pub(crate) predicted: bool,
     pub(crate) traits: placement::Traits,
+    /// How its prompt is known, whoever serves it.
+    pub(crate) confidence: Confidence,
+    /// Images whose counts are learned.
+    pub(crate) homework: Option<Arc<Homework>>,
+}
+
+impl Draft {
+    /// Says how the prompt is known to the worker that serves it.
+    pub(crate) fn confidence_at(&self, card: &Card) -> Confidence {
+        let known = match &self.homework {
+            _ if !self.predicted => Confidence::Unknown,
+            Some(homework) => homework.confidence(Build::of(card), self.confidence),
+            None => self.confidence,
+        };
+        match card.feed {
+            Feed::Events => known,
+            // What it holds is itself only believed.
+            Feed::Dispatches { .. } => known.min(Confidence::Learned),
+        }
+    }
 }
 
 /// An answer that has begun.
@@ -143,7 +167,7 @@ impl Shared {
         self.metrics.decided(self.clock.now().saturating_sub(began));
         let predicted = dispatch.draft.predicted.then(|| assignment.predicted());
         let Assignment { worker, holder, decision, reservation } = assignment;
-        let record = self.remember(dispatch, (decision, worker.card.block_size, predicted));
+        let record = self.remember(dispatch, &worker.card, (decision, predicted));
         let sighting = self.sighting(&record.model, &holder);
         let body = self.hand_over.body(&dispatch.payload).await?;
         let span = trace::proxy(&record, &holder);
@@ -221,7 +245,8 @@ impl Shared {
     fn remember(
         &self,
         dispatch: &Dispatch,
-        (decision, block_size, predicted): (Decision, u32, Option<Predicted>),
+        card: &Card,
+        (decision, predicted): (Decision, Option<Predicted>),
     ) -> Arc<Record> {
         let holder = &decision.choice().holder;
         self.metrics.routed(holder.worker.as_str(), holder.rank.0, decision.reason.as_str());
@@ -229,7 +254,12 @@ impl Shared {
             self.metrics.tokens("prompt", predicted.prompt_tokens);
             self.metrics.tokens("cached", predicted.cached_tokens);
         }
-        let record = Arc::new(dispatch.draft.record.placed(decision, block_size, predicted));
+        let Draft { record, .. } = &dispatch.draft;
+        let confidence = dispatch.draft.confidence_at(card);
+        if decision.choice().withdrawn && record.fallback.is_none() {
+            self.metrics.fallback(WITHDRAWN);
+        }
+        let record = Arc::new(record.placed(decision, (card.block_size, confidence), predicted));
         self.records.add(&record);
         record
     }

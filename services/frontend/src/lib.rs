@@ -11,6 +11,8 @@ mod dispatch;
 mod faults;
 mod hand_over;
 mod headers;
+mod homework;
+mod lessons;
 mod loaded_models;
 mod metrics;
 mod model_cache;

@@ -11,6 +11,9 @@ use identity::ModelName;
 use placement::QueueLimits;
 use ports::{Bus, Clock};
 
+use crate::lessons::{Attendance, Lessons};
+use crate::models::Models;
+
 /// A model's index, what keeps it, and what reads it; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelDesk {
@@ -32,12 +35,17 @@ pub(crate) struct DeskParts {
     pub(crate) ledger: Ledger,
     pub(crate) board: LoadBoardHandle,
     pub(crate) limits: block_index::Limits,
+    pub(crate) lessons: Lessons,
     pub(crate) seed: u64,
 }
 
 impl DeskParts {
-    /// Starts the actors of a model.
-    pub(crate) async fn open(&self, model: &ModelName) -> Result<ModelDesk, actor_kit::node::Error> {
+    /// Starts the actors of a model, one of `models`.
+    pub(crate) async fn open(
+        &self,
+        model: &ModelName,
+        models: &Models,
+    ) -> Result<ModelDesk, actor_kit::node::Error> {
         let args = IndexerArgs { model: model.clone(), limits: self.limits, clock: Arc::clone(&self.clock) };
         let index = IndexerHandle::start(&self.node, args).await?;
         let args = ReplicatorArgs {
@@ -47,7 +55,12 @@ impl DeskParts {
             clock: Arc::clone(&self.clock),
             indexer: index.clone(),
             cards: Arc::new(self.directory.clone()),
-            listeners: Vec::new(),
+            listeners: vec![Arc::new(Attendance {
+                model: model.clone(),
+                models: models.clone(),
+                directory: self.directory.clone(),
+                lessons: self.lessons.clone(),
+            })],
             policy: membership::replica::Policy::default(),
             blocks_max: u64::from(self.limits.blocks_max),
             seed: self.seed,

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
 use identity::ModelName;
 use parking_lot::Mutex;
-use placement::{Policy, RoutingRequest, Traits};
+use placement::{Confidence, Policy, RoutingRequest, Traits};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -92,9 +92,17 @@ fn draft(id: &str, model: ModelName) -> Draft {
         decision: None,
         appraisals: Vec::new(),
         predicted: None,
+        confidence: Confidence::Unknown,
         outcome: Mutex::default(),
     };
-    Draft { record: Arc::new(record), obstacle: None, predicted: false, traits: Traits::default() }
+    Draft {
+        record: Arc::new(record),
+        obstacle: None,
+        predicted: false,
+        traits: Traits::default(),
+        confidence: Confidence::Unknown,
+        homework: None,
+    }
 }
 
 /// Tells whether a body is a form with files; no parser takes one that begins so for JSON.

@@ -2,8 +2,11 @@
 
 use identity::{MediaId, ModelName};
 use parking_lot::Mutex;
-use placement::{Actual, Appraisal, Decision, Policy, Predicted, Reason, Unplaced, Verdict};
+use placement::{Actual, Appraisal, Confidence, Decision, Policy, Predicted, Reason, Unplaced, Verdict};
 use serde_json::{Value, json};
+
+/// The fallback where a worker's credit is withdrawn, as predictions for it kept failing.
+pub(crate) const WITHDRAWN: &str = "withdrawn";
 
 /// One request: how it was seen, where it went, and what came of it.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(crate) struct Record {
     pub(crate) appraisals: Vec<Appraisal>,
     /// None where the prompt could not be predicted.
     pub(crate) predicted: Option<Predicted>,
+    /// How the prompt is known to the worker.
+    pub(crate) confidence: Confidence,
     pub(crate) outcome: Mutex<Outcome>,
 }
 
@@ -45,17 +50,24 @@ pub(crate) struct MediaReport {
 
 impl Record {
     /// Copies what was known before placement, and adds where the request went.
-    pub(crate) fn placed(&self, decision: Decision, block_size: u32, predicted: Option<Predicted>) -> Self {
+    pub(crate) fn placed(
+        &self,
+        decision: Decision,
+        (block_size, confidence): (u32, Confidence),
+        predicted: Option<Predicted>,
+    ) -> Self {
+        let withdrawn = decision.choice().withdrawn;
         Self {
             request_id: self.request_id.clone(),
             model: self.model.clone(),
             policy: decision.policy,
-            fallback: self.fallback,
+            fallback: self.fallback.or(withdrawn.then_some(WITHDRAWN)),
             block_size,
             media: self.media.clone(),
             decision: Some(decision),
             appraisals: Vec::new(),
             predicted,
+            confidence: if withdrawn { Confidence::Unknown } else { confidence },
             outcome: Mutex::default(),
         }
     }
@@ -72,6 +84,7 @@ impl Record {
             decision: None,
             appraisals: unplaced.appraisals.clone(),
             predicted: None,
+            confidence: Confidence::Unknown,
             outcome: Mutex::default(),
         }
     }
@@ -100,7 +113,7 @@ impl Record {
             "fallback": self.fallback,
             "block_size": self.block_size,
             "blocks": self.predicted.map_or(0, |it| it.prompt_tokens / it.block_size.max(1)),
-            "confidence": if self.fallback.is_none() && self.predicted.is_some() { "exact" } else { "unknown" },
+            "confidence": self.confidence.as_str(),
             "media": self.media.iter().map(MediaReport::json).collect::<Vec<_>>(),
             "candidates": candidates.iter().map(candidate).collect::<Vec<_>>(),
             "predicted": self.predicted.map(|it| json!({

@@ -85,6 +85,7 @@ mod tests {
             decision: None,
             appraisals: Vec::new(),
             predicted: None,
+            confidence: placement::Confidence::Unknown,
             outcome: Mutex::default(),
         })
     }

@@ -7,10 +7,15 @@ use actors::{MediaResolver, Preprocessor};
 use bytes::Bytes;
 use identity::{KeyScope, MediaKey, ModelName};
 use ports::Clock;
-use prompt::{ChatRequest, CompletionRequest, Fallback, Params, PrepareOptions, Prepared, TenantKey};
+use prompt::{
+    ChatRequest, CompletionRequest, Fallback, LearnedCount, Model, Params, PrepareOptions, Prepared,
+    TenantKey,
+};
 
 use crate::api_error::ApiError;
 use crate::config::Tenancy;
+use crate::homework::Homework;
+use crate::lessons::Lessons;
 use crate::models::{Models, ServedHere};
 use crate::payload::Payload;
 
@@ -25,6 +30,10 @@ pub(crate) struct Understood {
     pub(crate) prepared: Prepared,
     /// Why the prompt could not be predicted to its end.
     pub(crate) fallback: Option<&'static str>,
+    /// Images whose counts are learned; none where all are computed.
+    pub(crate) homework: Option<Arc<Homework>>,
+    /// Whether the model's layers keep less than the whole context.
+    pub(crate) hybrid: bool,
     pub(crate) items: Vec<Item>,
     pub(crate) payload_free: Vec<MediaKey>,
     /// Whether `usage` speaks of the one prompt that was predicted.
@@ -38,6 +47,7 @@ pub(crate) struct Understood {
 pub(crate) struct Reader {
     pub(crate) models: Models,
     pub(crate) media: MediaResolver,
+    pub(crate) lessons: Lessons,
     pub(crate) pool: Preprocessor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) secret: Arc<str>,
@@ -89,7 +99,7 @@ impl Reader {
             let request = CompletionRequest::parse(&body)?;
             let served = reader.models.resolve(request.model())?;
             let salt = key.map(|key| key.cache_salt(request.params().cache_salt.as_deref()));
-            let options = reader.options(&served, salt.as_deref());
+            let options = reader.options(&served, salt.as_deref(), &[]);
             let first =
                 served.prompt.as_ref().and_then(|model| model.prepare_completion(&request, &options).next());
             let prepared = first.unwrap_or_else(|| unknown(body.len()));
@@ -103,6 +113,8 @@ impl Reader {
                 salted: salt.is_some() || request.params().cache_salt.is_some(),
                 params: request.params().clone(),
                 fallback: prepared.fallback.map(Fallback::as_str),
+                homework: None,
+                hybrid: is_hybrid(served.prompt.as_deref()),
                 prepared,
                 items: Vec::new(),
                 payload_free: Vec::new(),
@@ -124,11 +136,17 @@ impl Reader {
             Some(key) => resolved.for_tenant(request, key),
             None => resolved,
         };
-        let options = self.options(&served, salt.as_deref());
+        let facts = &resolved.facts;
+        let homework = served
+            .prompt
+            .as_deref()
+            .and_then(|model| Homework::of((&served.model, model), facts, &self.models, &self.lessons));
+        let learned = homework.as_ref().map_or(&[][..], |homework| &homework.counts);
         let prepared = match &served.prompt {
-            Some(model) => model.prepare(request, &resolved.facts, &options)?,
+            Some(model) => model.prepare(request, facts, &self.options(&served, salt.as_deref(), learned))?,
             None => unknown(request.body().len()),
         };
+        let homework = homework.map(|homework| homework.prepared(&served.model, &prepared, &self.lessons));
         let outline = match &salt {
             Some(salt) => request.outline_salted(&resolved.edits, salt)?,
             None => request.outline(&resolved.edits),
@@ -140,6 +158,8 @@ impl Reader {
             salted: salt.is_some() || request.params().cache_salt.is_some(),
             params: request.params().clone(),
             fallback: prepared.fallback.map(Fallback::as_str),
+            homework,
+            hybrid: is_hybrid(served.prompt.as_deref()),
             prepared,
             items: resolved.items,
             payload_free: resolved.payload_free,
@@ -153,14 +173,23 @@ impl Reader {
     }
 
     /// What a prompt is prepared with; without a salt of the tenant's the client's own holds.
-    fn options<'a>(&'a self, served: &'a ServedHere, salt: Option<&'a str>) -> PrepareOptions<'a> {
+    fn options<'a>(
+        &'a self,
+        served: &'a ServedHere,
+        salt: Option<&'a str>,
+        learned: &'a [LearnedCount],
+    ) -> PrepareOptions<'a> {
         let cache_salt = salt.unwrap_or_default();
         let scope = KeyScope { secret: &self.secret, lora_name: &served.adapter, cache_salt };
         let unix_seconds = i64::try_from(self.clock.wall_ms() / 1000).unwrap_or(i64::MAX);
         let clock = prompt::Clock { unix_seconds, utc_offset_seconds: 0 };
         let context_tokens_max = served.context_tokens_max;
-        PrepareOptions { block_sizes: &served.block_sizes, scope, clock, context_tokens_max }
+        PrepareOptions { block_sizes: &served.block_sizes, scope, clock, context_tokens_max, learned }
     }
+}
+
+fn is_hybrid(model: Option<&Model>) -> bool {
+    model.is_some_and(|model| model.facts().hybrid_attention)
 }
 
 /// What is said of a prompt whose model's files are not here: about four bytes are a token.

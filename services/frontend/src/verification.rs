@@ -55,6 +55,7 @@ impl Streaks {
 impl Shared {
     /// Judges an answer that has ended.
     pub(crate) fn verify(self: &Arc<Self>, ticket: &Ticket, usage: Option<Usage>) {
+        self.learn(ticket, usage);
         let record = &ticket.record;
         let actual = usage.map(|usage| Actual {
             prompt_tokens: usage.prompt_tokens,

@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::access::Access;
 use crate::config::{Config, MediaConfig};
 use crate::hand_over::HandOver;
+use crate::lessons::Lessons;
 use crate::loaded_models::{LoadedModels, MediaOverrides, load_models};
 use crate::metrics::Metrics;
 use crate::model_cache::ModelCache;
@@ -131,7 +132,7 @@ impl Frontend {
                 .map(|dir| ModelCache::open(&dir.join("models")))
                 .transpose()?,
         };
-        let shared = Arc::new(share(config, ports, models, (id, seed, policy)));
+        let shared = Arc::new(share(config, ports, models, desks.lessons.clone(), (id, seed, policy)));
         let mut tasks = JoinSet::new();
         tasks.spawn(open_desks(desks, shared.models.clone(), shared.stop.clone()));
         tasks.spawn(supply.run(shared.stop.clone()));
@@ -195,12 +196,14 @@ fn share(
     config: &Config,
     ports: Ports,
     models: Models,
+    lessons: Lessons,
     (id, seed, policy): (String, u64, placement::Policy),
 ) -> Shared {
     let pool = Preprocessor::new(pool_config(config));
     let reader = Reader {
         models: models.clone(),
         media: resolver(&config.media, &ports, pool.clone()),
+        lessons,
         pool,
         clock: Arc::clone(&ports.clock),
         secret: Arc::from(config.secret.as_str()),
@@ -303,6 +306,7 @@ async fn start_actors(
         shelf: IndexShelf::default(),
         ledger,
         board,
+        lessons: Lessons::default(),
         limits: block_index::Limits {
             holders_max: config.limits.index_holders_max,
             blocks_max: config.limits.index_blocks_max,
@@ -318,7 +322,7 @@ async fn open_desks(parts: DeskParts, models: Models, stop: CancellationToken) {
         let fleet = parts.directory.fleet();
         let known = models.desks();
         for model in fleet.models().filter(|model| !known.contains_key(*model)) {
-            match parts.open(model).await {
+            match parts.open(model, &models).await {
                 Ok(desk) => models.open(&desk),
                 Err(cause) => tracing::error!(%model, %cause, "model cannot be served"),
             }

@@ -225,6 +225,7 @@ impl Desk {
             matched_blocks,
             pending_blocks: pending.blocks.min(trusted - matched_blocks),
             computing_blocks: pending.computing,
+            withdrawn: trusted < u32::MAX,
             near: self.residency.near(&seat.holder, media, moment.now),
             limits: row.limits,
             adapters: &card.adapters,

@@ -125,6 +125,7 @@ mod tests {
             offset: at - 1,
             len: 7,
             tokens: 3,
+            learned: false,
         });
         let len = tokens.len();
         let media = media.collect();

@@ -13,6 +13,15 @@ pub(super) struct Spelled {
     pub(super) tokens: Vec<u32>,
     pub(super) range: Range<usize>,
     pub(super) placeholders: u32,
+    /// Whether an engine was seen to do so, rather than a family to say so.
+    pub(super) learned: bool,
+}
+
+/// Spells a learned count: placeholders and nothing else. An expansion with other tokens among them gets other keys than
+/// the engine's, so that less is credited, never more.
+pub(super) fn plain(count: u32, placeholder: u32) -> Option<Spelled> {
+    let tokens = vec![placeholder; size(count)];
+    (count > 0).then_some(Spelled { range: 0..tokens.len(), tokens, placeholders: count, learned: true })
 }
 
 /// Spells an expansion; `placeholder` is the model's placeholder token.
@@ -37,7 +46,8 @@ pub(super) fn spell(
         }
         counted = after;
     }
-    Ok(Spelled { tokens, range: start..end.max(start), placeholders: expansion.placeholder_tokens })
+    let placeholders = expansion.placeholder_tokens;
+    Ok(Spelled { tokens, range: start..end.max(start), placeholders, learned: false })
 }
 
 fn push(

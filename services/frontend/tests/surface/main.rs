@@ -11,5 +11,6 @@ mod access;
 mod bad_input;
 mod chats;
 mod failures;
+mod learning;
 mod rig;
 mod tenants;

@@ -27,6 +27,7 @@ pub(crate) struct Rig {
     pub(crate) engine: MemoryEngine,
     pub(crate) media: MemorySource,
     pub(crate) client: HttpEngine,
+    pub(crate) bus: InMemoryBus,
     registry: InMemoryRegistry,
     leases: Vec<Box<dyn Lease>>,
 }
@@ -79,9 +80,10 @@ impl Rig {
         let clock = Arc::new(TokioClock::system());
         let registry = InMemoryRegistry::new(Arc::<TokioClock>::clone(&clock));
         let (engine, media) = (MemoryEngine::default(), MemorySource::default());
+        let bus = InMemoryBus::new();
         let ports = Ports {
             last_view: None,
-            bus: Arc::new(InMemoryBus::new()),
+            bus: Arc::new(bus.clone()),
             registry: Arc::new(registry.attach()),
             engine: Arc::new(engine.clone()),
             media: Arc::new(media.clone()),
@@ -90,13 +92,23 @@ impl Rig {
         let models: LoadedModels = frontend::load_models(&config).unwrap();
         let frontend = Frontend::start(&config, ports, models).await?;
         let client = HttpEngine::new(EngineConfig::default());
-        Ok(Self { frontend, engine, media, client, registry, leases: Vec::new() })
+        Ok(Self { frontend, engine, media, client, bus, registry, leases: Vec::new() })
     }
 
     /// Adds a worker that answers by script, and waits until the frontend knows it.
     pub(crate) async fn worker(
         &mut self,
         name: &str,
+        script: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) {
+        self.worker_with(name, |_| {}, script).await;
+    }
+
+    /// Adds a worker whose card is changed.
+    pub(crate) async fn worker_with(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(&mut Card),
         script: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) {
         let endpoint = worker_endpoint(name);
@@ -107,6 +119,7 @@ impl Rig {
         self.engine.serve(&endpoint, healthy);
         let mut card = Card::new(WorkerId::new(name), ModelName::new(MODEL), endpoint.as_str(), 16);
         card.state = State::Ready;
+        change(&mut card);
         let key = wire::registry_key::worker("default", &card.model, &card.worker);
         let entry = Entry { key, value: wire::card::encode(&card).unwrap() };
         self.leases.push(self.registry.register(entry, Duration::from_secs(3600)).await.unwrap());
