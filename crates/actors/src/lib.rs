@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod bitmaps;
 pub mod dim_cache;
 pub mod directory;
 mod engine_feed;
@@ -11,6 +12,7 @@ pub mod remote_index;
 pub mod replicator;
 pub mod scheduler;
 
+pub use bitmaps::Bitmaps;
 pub use dim_cache::DimCache;
 pub use directory::{DirectoryArgs, DirectoryHandle, Fleet, Pulse, Seat, Served, Worker};
 pub use engine_feed::{EngineFeedArgs, EngineFeedHandle, FeedStatus, Feeds, Tally};
