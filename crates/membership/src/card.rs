@@ -35,6 +35,8 @@ pub struct Card {
     pub limits: Limits,
     /// How fast it is believed to be before anything is measured.
     pub priors: Priors,
+    /// Where its engine reads media as files; none where it doesn't.
+    pub media_dir: Option<MediaDir>,
     /// How blocks become known.
     pub feed: Feed,
     /// Whether it takes requests.
@@ -135,6 +137,41 @@ impl Default for Priors {
     }
 }
 
+/// A directory from which an engine reads media, and the way into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaDir {
+    /// Base URL where the agent takes files, without a trailing slash.
+    pub endpoint: String,
+    /// The directory's absolute path on the engine's machine.
+    pub path: String,
+    /// What opens the endpoint.
+    pub key: MediaDirKey,
+}
+
+/// The key to a media directory; never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MediaDirKey(String);
+
+impl MediaDirKey {
+    /// Wraps a key.
+    #[must_use]
+    pub const fn new(key: String) -> Self {
+        Self(key)
+    }
+
+    /// Returns the key's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for MediaDirKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MediaDirKey")
+    }
+}
+
 /// How a worker's blocks become known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Feed {
@@ -197,6 +234,7 @@ impl Card {
             engine: Engine::default(),
             limits: Limits::default(),
             priors: Priors::default(),
+            media_dir: None,
             feed: Feed::default(),
             state: State::default(),
             messages: MessageVersions::default(),

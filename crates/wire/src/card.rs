@@ -7,7 +7,8 @@ use bytes::Bytes;
 use identity::{Incarnation, ModelName, Rank, WorkerId};
 use membership::Card;
 use membership::card::{
-    Artefacts, ContentFormat, Engine, Feed, Limits, MessageVersions, Priors, RankFeed, State, TemplateOptions,
+    Artefacts, ContentFormat, Engine, Feed, Limits, MediaDir, MediaDirKey, MessageVersions, Priors, RankFeed,
+    State, TemplateOptions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,8 @@ struct CardForm {
     limits: LimitsForm,
     #[serde(default)]
     priors: PriorsForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    media_dir: Option<MediaDirForm>,
     #[serde(default)]
     feed: FeedForm,
     #[serde(default)]
@@ -148,6 +151,13 @@ struct PriorsForm {
     decode_us_per_active: u32,
 }
 
+#[derive(Serialize, Deserialize)]
+struct MediaDirForm {
+    endpoint: String,
+    path: String,
+    key: String,
+}
+
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FeedForm {
@@ -230,6 +240,11 @@ impl From<&Card> for CardForm {
                 kv_blocks: card.limits.kv_blocks,
             },
             priors: card.priors.into(),
+            media_dir: card.media_dir.as_ref().map(|dir| MediaDirForm {
+                endpoint: dir.endpoint.clone(),
+                path: dir.path.clone(),
+                key: dir.key.as_str().to_owned(),
+            }),
             feed: match card.feed {
                 Feed::Events => FeedForm::Events,
                 Feed::Dispatches { ttl_ms, blocks_max } => FeedForm::Dispatches { ttl_ms, blocks_max },
@@ -298,6 +313,11 @@ impl CardForm {
         card.engine = Engine { kind: self.engine.kind, version: self.engine.version };
         card.limits = self.limits.into();
         card.priors = self.priors.into();
+        card.media_dir = self.media_dir.map(|form| MediaDir {
+            endpoint: form.endpoint,
+            path: form.path,
+            key: MediaDirKey::new(form.key),
+        });
         card.feed = match self.feed {
             FeedForm::Events => Feed::Events,
             FeedForm::Dispatches { ttl_ms, blocks_max } => Feed::Dispatches { ttl_ms, blocks_max },

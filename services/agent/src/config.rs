@@ -52,6 +52,22 @@ pub struct Config {
     /// Directory for checkpoints; none keeps them in memory.
     #[arg(long)]
     pub state_dir: Option<PathBuf>,
+    /// Directory, best in memory, into which frontends put media that the engine is to read as files: the same path, or
+    /// one above it, is the engine's --allowed-local-media-path. It is this agent's alone; none takes no files.
+    #[arg(long, value_name = "DIR")]
+    pub media_dir: Option<PathBuf>,
+    /// Bytes of files in the media directory.
+    #[arg(long, default_value_t = Self::default().media_dir_bytes_max)]
+    pub media_dir_bytes_max: u64,
+    /// Bytes of one file in the media directory.
+    #[arg(long, default_value_t = Self::default().media_file_bytes_max)]
+    pub media_file_bytes_max: u64,
+    /// Where frontends bring those files; port 0 takes a free one.
+    #[arg(long, default_value_t = Self::default().media_listen)]
+    pub media_listen: SocketAddr,
+    /// How frontends reach that listener, as HOST:PORT; by default the address it is bound to.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub media_advertise: Option<String>,
     /// Where health, metrics and progress are shown; port 0 takes a free one.
     #[arg(long, default_value_t = Self::default().listen)]
     pub listen: SocketAddr,
@@ -114,6 +130,11 @@ impl Default for Config {
             chat_template_content_format: ContentFormat::Auto,
             id: None,
             state_dir: None,
+            media_dir: None,
+            media_dir_bytes_max: 1 << 30,
+            media_file_bytes_max: 64 << 20,
+            media_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            media_advertise: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 8090)),
             namespace: "default".to_owned(),
             secret: String::new(),

@@ -14,6 +14,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::media_dir::MediaDir;
 use crate::speaker::{Followed, Phase};
 
 /// What operators may see of one agent; outlives it.
@@ -22,6 +23,8 @@ pub struct AgentView {
     pub(crate) worker: WorkerId,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) followed: watch::Receiver<Vec<Followed>>,
+    /// Where its engine reads media as files.
+    pub(crate) media_dir: Option<Arc<MediaDir>>,
 }
 
 /// How far one feed is, as `/admin/agents` shows it.
@@ -76,7 +79,28 @@ async fn metrics(State(agents): State<Arc<Vec<AgentView>>>) -> String {
             writeln!(text, "{name}{{{labels}}} {}", value(row)).ok();
         }
     }
+    media(&mut text, &agents);
     text
+}
+
+/// Writes how full the media directories are.
+fn media(text: &mut String, agents: &[AgentView]) {
+    let sizes: Vec<_> = agents
+        .iter()
+        .filter_map(|agent| Some((agent.worker.as_str(), agent.media_dir.as_ref()?.size())))
+        .collect();
+    let families = [
+        ("sightline_media_dir_files", "Media files for the engine."),
+        ("sightline_media_dir_bytes", "Bytes of media files for the engine."),
+    ];
+    for (family, help) in families {
+        // Writing to a string does not fail.
+        writeln!(text, "# HELP {family} {help}\n# TYPE {family} gauge").ok();
+        for (worker, (files, bytes)) in &sizes {
+            let value = if family.ends_with("files") { files.to_string() } else { bytes.to_string() };
+            writeln!(text, "{family}{{worker={worker:?}}} {value}").ok();
+        }
+    }
 }
 
 type Gauge = (&'static str, &'static str, fn(&Row) -> f64);

@@ -66,6 +66,8 @@ pub(crate) struct Speaker {
     pub(crate) endpoint: Endpoint,
     pub(crate) worker: WorkerId,
     pub(crate) model: Model,
+    /// Where the engine reads media as files.
+    pub(crate) media_dir: Option<membership::card::MediaDir>,
     pub(crate) node: Node,
     pub(crate) phase: watch::Sender<Phase>,
     /// Cancelled to stop; how long requests may take to finish is in `drain`.
@@ -88,6 +90,7 @@ impl Speaker {
         let Some(discovered) = self.discovered().await else { return };
         let url = self.endpoint.as_str();
         let card = card::card(self.worker.clone(), url, &self.config, (&discovered, &self.model));
+        let card = Card { media_dir: self.media_dir.clone(), ..card };
         let model = card.model.clone();
         tracing::info!(worker = %self.worker, %model, endpoint = url, block_size = card.block_size, "engine found");
         let key = wire::registry_key::worker(&self.config.namespace, &card.model, &card.worker);

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::card::Model;
 use crate::config::Config;
 use crate::file_desk::FileDesk;
+use crate::media_shelf::MediaShelf;
 use crate::operator_surface::AgentView;
 use crate::speaker::{Followed, Phase, Speaker};
 use crate::state_dir::StateDir;
@@ -43,6 +44,7 @@ pub struct Agent {
     drain: watch::Sender<Duration>,
     task: JoinSet<()>,
     _files: JoinSet<()>,
+    shelf: Option<MediaShelf>,
     node: Node,
 }
 
@@ -65,6 +67,7 @@ impl Agent {
             }
             None => Arc::new(InMemoryStateStore::default()),
         };
+        let shelf = MediaShelf::open(&config, &ports.clock)?;
         let node = Node::start(&format!("agent-{}-{worker}", config.namespace));
         let (phase, phases) = watch::channel(Phase::Discovering);
         let (followed, all_followed) = watch::channel(Vec::new());
@@ -77,6 +80,7 @@ impl Agent {
             endpoint,
             worker: worker.clone(),
             model,
+            media_dir: shelf.as_ref().map(MediaShelf::card),
             node: node.clone(),
             phase,
             stop: stop.clone(),
@@ -87,7 +91,17 @@ impl Agent {
         task.spawn(speaker.run());
         let mut files = JoinSet::new();
         files.spawn(file_desk.serve());
-        Ok(Self { worker, phase: phases, followed: all_followed, stop, drain, task, _files: files, node })
+        Ok(Self {
+            worker,
+            phase: phases,
+            followed: all_followed,
+            stop,
+            drain,
+            task,
+            _files: files,
+            shelf,
+            node,
+        })
     }
 
     /// Returns the worker's name.
@@ -105,7 +119,12 @@ impl Agent {
     /// Returns what operators may see of the agent.
     #[must_use]
     pub fn view(&self) -> AgentView {
-        AgentView { worker: self.worker.clone(), phase: self.phase.clone(), followed: self.followed.clone() }
+        AgentView {
+            worker: self.worker.clone(),
+            phase: self.phase.clone(),
+            followed: self.followed.clone(),
+            media_dir: self.shelf.as_ref().map(|shelf| Arc::clone(shelf.dir())),
+        }
     }
 
     /// Waits until the worker takes requests; answers whether it does before the agent ends.
@@ -126,6 +145,9 @@ impl Agent {
         let patience = drain + Duration::from_secs(5);
         if tokio::time::timeout(patience, self.task.join_next()).await.is_err() {
             tracing::warn!(worker = %self.worker, "agent did not end by itself");
+        }
+        if let Some(shelf) = self.shelf.take() {
+            shelf.close();
         }
         self.node.stop(Duration::from_millis(500)).await;
     }
