@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode};
@@ -78,6 +78,7 @@ pub(crate) fn router(engine: Arc<Engine>, body_bytes_max: usize) -> Router {
         .route("/load", get(models::load))
         .route("/kv_event_sources", get(models::kv_event_sources))
         .route("/metrics", get(metrics::metrics))
+        .route("/engine_sim/media", get(received))
         .route("/reset_prefix_cache", post(reset::prefix_cache))
         .route("/reset_mm_cache", post(reset::mm_cache))
         .route("/reset_encoder_cache", post(reset::encoder_cache))
@@ -87,6 +88,10 @@ pub(crate) fn router(engine: Arc<Engine>, body_bytes_max: usize) -> Router {
         })
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .with_state(engine)
+}
+
+async fn received(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
+    axum::Json(serde_json::json!({ "media": engine.media.receipts() }))
 }
 
 async fn healthy() -> StatusCode {

@@ -91,6 +91,15 @@ pub struct Config {
     /// Time for fetching one image, in milliseconds.
     #[arg(long, default_value_t = Self::default().image_fetch_timeout_ms)]
     pub image_fetch_timeout_ms: u64,
+    /// Directory below which images are read by file URLs; none refuses such URLs.
+    #[arg(long, value_name = "DIR")]
+    pub allowed_local_media_path: Option<PathBuf>,
+    /// Hosts from which images are fetched; none allows all. Repeatable, or split by commas.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub allowed_media_domains: Vec<String>,
+    /// Last media items of which `/engine_sim/media` tells what was received; 0 for none.
+    #[arg(long, default_value_t = Self::default().media_recorded_max)]
+    pub media_recorded_max: usize,
     /// Images whose preprocessing is remembered by identity.
     #[arg(long, default_value_t = Self::default().mm_cache_items)]
     pub mm_cache_items: usize,
@@ -134,6 +143,9 @@ impl Default for Config {
             images_max: 64,
             image_bytes_max: 64 << 20,
             image_fetch_timeout_ms: 5000,
+            allowed_local_media_path: None,
+            allowed_media_domains: Vec::new(),
+            media_recorded_max: 0,
             mm_cache_items: 4096,
             encoder_cache_tokens: 32_768,
             body_bytes_max: 128 << 20,

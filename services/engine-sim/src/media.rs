@@ -1,8 +1,11 @@
 //! Images of a request: fetched or decoded from base64, identified, sized from their header. No pixel is decoded.
 
+mod local_file;
 mod native_id;
 mod processor_cache;
+mod receipt;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +18,8 @@ use prompt::{MediaFault, MediaKind, MediaPart, MediaSource};
 
 use self::native_id::native_id;
 use self::processor_cache::ProcessorCache;
+pub(crate) use self::receipt::Receipt;
+use self::receipt::Receipts;
 use crate::api::ApiError;
 
 /// What bounds the loading of media.
@@ -30,6 +35,12 @@ pub(crate) struct MediaConfig {
     pub(crate) fetch_timeout: Duration,
     /// Images remembered.
     pub(crate) cached_items_max: usize,
+    /// Directory below which files may be read.
+    pub(crate) local_path: Option<PathBuf>,
+    /// Hosts that may be asked; none allows all.
+    pub(crate) domains: Vec<String>,
+    /// Items received that are remembered.
+    pub(crate) recorded_max: usize,
 }
 
 /// An image as the engine knows it.
@@ -58,6 +69,7 @@ pub(crate) struct MediaLoader {
     config: MediaConfig,
     client: reqwest::Client,
     cache: Mutex<ProcessorCache>,
+    receipts: Mutex<Receipts>,
     pub(crate) counts: MediaCounts,
 }
 
@@ -69,7 +81,8 @@ impl MediaLoader {
     pub(crate) fn new(config: MediaConfig) -> Result<Self, reqwest::Error> {
         let client = client(config.fetch_timeout)?;
         let cache = Mutex::new(ProcessorCache::new(config.cached_items_max));
-        Ok(Self { config, client, cache, counts: MediaCounts::default() })
+        let receipts = Mutex::new(Receipts::new(config.recorded_max));
+        Ok(Self { config, client, cache, receipts, counts: MediaCounts::default() })
     }
 
     /// Loads the images of one request, in order; of several faults the first one is told.
@@ -100,6 +113,11 @@ impl MediaLoader {
         (cache.queries, cache.hits)
     }
 
+    /// Returns what was received, the oldest first.
+    pub(crate) fn receipts(&self) -> Vec<Receipt> {
+        self.receipts.lock().all()
+    }
+
     async fn file(&self, part: &MediaPart) -> Result<Option<Vec<u8>>, ApiError> {
         if part.kind != MediaKind::Image {
             return Err(ApiError::bad(format!(
@@ -116,8 +134,10 @@ impl MediaLoader {
                 }
                 file.map(Some)
             }
-            MediaSource::Local(_) => {
-                Err(ApiError::internal("Cannot load local files without `--allowed-local-media-path`."))
+            MediaSource::Local(url) => {
+                local_file::read(url, self.config.local_path.as_deref(), self.config.bytes_max)
+                    .await
+                    .map(Some)
             }
             MediaSource::Absent => Ok(None),
             MediaSource::Opaque => Err(ApiError::bad("this form of media is not supported")),
@@ -125,6 +145,7 @@ impl MediaLoader {
     }
 
     async fn fetch(&self, url: &str) -> Result<Vec<u8>, ApiError> {
+        self.check_domain(url)?;
         self.counts.fetches.fetch_add(1, Ordering::Relaxed);
         let broken = |error: reqwest::Error| ApiError::internal(format!("{error}"));
         let mut response = self.client.get(url).send().await.map_err(broken)?;
@@ -146,6 +167,19 @@ impl MediaLoader {
         Ok(file)
     }
 
+    /// Refuses hosts that are not allowed, in vLLM's words.
+    fn check_domain(&self, url: &str) -> Result<(), ApiError> {
+        let domains = &self.config.domains;
+        let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+        let host = host.unwrap_or_default();
+        if domains.is_empty() || domains.contains(&host) {
+            return Ok(());
+        }
+        Err(ApiError::bad(format!(
+            "The URL must be from one of the allowed domains: {domains:?}. Input URL domain: {host}"
+        )))
+    }
+
     fn image(&self, index: usize, part: &MediaPart, file: Option<&[u8]>) -> Result<Image, ApiError> {
         let size = file.map(image_size).transpose()?;
         let uuid = part.client_uuid.as_deref();
@@ -154,6 +188,7 @@ impl MediaLoader {
             (None, Some(file)) => native_id(file, &self.config.model_path).into(),
             (None, None) => return Err(missing(index)),
         };
+        self.receipts.lock().add(part, &identity, file);
         let mut cache = self.cache.lock();
         if let Some((identity, size)) = cache.get(&identity) {
             return Ok(Image { identity, size });

@@ -186,6 +186,9 @@ fn media_config(config: &Config) -> MediaConfig {
         bytes_max: config.image_bytes_max,
         fetch_timeout: Duration::from_millis(config.image_fetch_timeout_ms),
         cached_items_max: config.mm_cache_items,
+        local_path: config.allowed_local_media_path.clone(),
+        domains: config.allowed_media_domains.clone(),
+        recorded_max: config.media_recorded_max,
     }
 }
 

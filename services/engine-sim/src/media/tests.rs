@@ -37,6 +37,9 @@ fn loader(items_max: usize) -> MediaLoader {
         bytes_max: 1 << 20,
         fetch_timeout: Duration::from_secs(5),
         cached_items_max: 8,
+        local_path: None,
+        domains: Vec::new(),
+        recorded_max: 8,
     };
     MediaLoader::new(config).unwrap()
 }
@@ -96,5 +99,38 @@ fn faults_have_the_status_that_vllm_gives_them() {
     check(&[(Some("file:///etc/passwd"), None)], 500, local);
     let two = "At most 1 image(s) may be provided in one prompt. (parameter=image)";
     check(&[(Some(&text), None), (Some(&text), None)], 400, two);
+    assert_eq!(loader.counts.fetches.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn files_are_read_below_one_directory_only() {
+    let temp = tempfile::tempdir().unwrap();
+    let (inside, outside) = (temp.path().join("in side"), temp.path().join("out.png"));
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(inside.join("a.png"), image("png-plain.png")).unwrap();
+    std::fs::write(&outside, image("png-plain.png")).unwrap();
+    std::os::unix::fs::symlink(&outside, inside.join("link.png")).unwrap();
+    let config = MediaConfig { local_path: Some(inside.clone()), ..loader(8).config };
+    let loader = MediaLoader::new(config).unwrap();
+    let url = |path: &str| format!("file://{}/{path}", inside.display()).replace(' ', "%20");
+    let loaded = load(&loader, &[(Some(&url("a.png")), Some("U"))]).unwrap();
+    assert_eq!(&*loaded[0].identity, "U");
+    let receipt = loader.receipts().pop().unwrap();
+    let id = prompt::media_id(&image("png-plain.png"));
+    assert_eq!((receipt.by, receipt.media_id.as_str()), ("file", id.as_str()));
+    for escape in ["../out.png", "link.png", "%2e%2e/out.png"] {
+        let error = load(&loader, &[(Some(&url(escape)), None)]).unwrap_err();
+        assert_eq!(error.status.as_u16(), 400, "{escape}: {}", error.message);
+        assert!(error.message.contains("must be a subpath of"), "{}", error.message);
+    }
+    assert_eq!(load(&loader, &[(Some(&url("none.png")), None)]).unwrap_err().status.as_u16(), 500);
+}
+
+#[test]
+fn hosts_outside_the_list_are_not_asked() {
+    let config = MediaConfig { domains: vec!["good.example".to_owned()], ..loader(8).config };
+    let loader = MediaLoader::new(config).unwrap();
+    let error = load(&loader, &[(Some("http://bad.example/a.png"), None)]).unwrap_err();
+    assert!(error.message.contains("Input URL domain: bad.example"), "{}", error.message);
     assert_eq!(loader.counts.fetches.load(Ordering::Relaxed), 0);
 }
