@@ -116,10 +116,7 @@ impl Listener {
     /// # Errors
     /// Says which address or file cannot be used.
     pub async fn bind(address: SocketAddr, tls: Option<&TlsFiles>) -> Result<Self, ListenError> {
-        let welcome = match tls {
-            Some(files) => Welcome(Some(Arc::new(Tls::load(files.clone())?))),
-            None => Welcome(None),
-        };
+        let welcome = Welcome::with(tls)?;
         let bound = TcpListener::bind(address).await;
         let socket = bound.map_err(|source| {
             if source.kind() == io::ErrorKind::AddrInUse {
@@ -129,6 +126,20 @@ impl Listener {
             }
         })?;
         let address = socket.local_addr().map_err(|source| ListenError::Address { address, source })?;
+        Ok(Self { socket, address, welcome })
+    }
+
+    /// Takes a socket that is bound already and doesn't block.
+    ///
+    /// # Errors
+    /// Says which file, or that the socket, cannot be used.
+    pub fn adopt(socket: std::net::TcpListener, tls: Option<&TlsFiles>) -> Result<Self, ListenError> {
+        let welcome = Welcome::with(tls)?;
+        let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+        let address = socket.local_addr();
+        let unusable = |source, address| ListenError::Address { address, source };
+        let address = address.map_err(|source| unusable(source, unspecified))?;
+        let socket = TcpListener::from_std(socket).map_err(|source| unusable(source, address))?;
         Ok(Self { socket, address, welcome })
     }
 
@@ -156,6 +167,11 @@ impl Tls {
 }
 
 impl Welcome {
+    fn with(tls: Option<&TlsFiles>) -> Result<Self, TlsError> {
+        let load = |files: &TlsFiles| Tls::load(files.clone()).map(Arc::new);
+        tls.map(load).transpose().map(Self)
+    }
+
     /// Does what has to be done before HTTP begins, in bounded time.
     pub(crate) async fn greet(&self, stream: TcpStream) -> io::Result<Transport> {
         let Some(tls) = &self.0 else { return Ok(Transport::Plain(stream)) };

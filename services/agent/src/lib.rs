@@ -5,7 +5,6 @@ mod config;
 mod discovery;
 mod file_desk;
 mod media_dir;
-mod media_listener;
 mod media_shelf;
 mod media_surface;
 mod operator_surface;

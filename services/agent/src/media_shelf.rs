@@ -3,15 +3,16 @@
 use std::net::TcpListener as StdTcpListener;
 use std::sync::Arc;
 
+use adapter_http::{Bounds, Listener};
 use anyhow::{Context, bail};
+use hyper::service::service_fn;
 use membership::card::{MediaDir as Told, MediaDirKey};
 use ports::Clock;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::Config;
 use crate::media_dir::MediaDir;
-use crate::media_listener;
 use crate::media_surface::MediaSurface;
 
 /// A directory that frontends can fill; dropping it closes the listener and leaves the files, as a crash does.
@@ -19,7 +20,8 @@ use crate::media_surface::MediaSurface;
 pub(crate) struct MediaShelf {
     dir: Arc<MediaDir>,
     told: Told,
-    listener: JoinSet<()>,
+    _listener: JoinSet<()>,
+    stop: DropGuard,
 }
 
 impl MediaShelf {
@@ -38,7 +40,9 @@ impl MediaShelf {
         let listen = config.media_listen;
         let listener = StdTcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
         listener.set_nonblocking(true)?;
-        let bound = listener.local_addr()?;
+        let tls = config.tls.as_ref();
+        let listener = Listener::adopt(listener, tls)?;
+        let bound = listener.address();
         let authority = match &config.media_advertise {
             Some(authority) => authority.clone(),
             None if bound.ip().is_unspecified() => {
@@ -47,12 +51,15 @@ impl MediaShelf {
             None => bound.to_string(),
         };
         let key = key()?;
-        let surface =
-            MediaSurface::new(Arc::clone(&dir), &key, config.media_file_bytes_max, Arc::clone(clock));
+        let bytes_max = config.media_file_bytes_max;
+        let surface = Arc::new(MediaSurface::new(Arc::clone(&dir), &key, bytes_max, Arc::clone(clock)));
+        let service = service_fn(move |request| Arc::clone(&surface).handle(request));
+        let stop = CancellationToken::new();
         let mut serving = JoinSet::new();
-        serving.spawn(media_listener::serve(TcpListener::from_std(listener)?, Arc::new(surface)));
-        let told = Told { endpoint: format!("http://{authority}"), path: text, key };
-        Ok(Some(Self { dir, told, listener: serving }))
+        serving.spawn(adapter_http::serve(listener, service, Bounds::default(), stop.clone()));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let told = Told { endpoint: format!("{scheme}://{authority}"), path: text, key };
+        Ok(Some(Self { dir, told, _listener: serving, stop: stop.drop_guard() }))
     }
 
     /// Returns what the card says.
@@ -67,7 +74,7 @@ impl MediaShelf {
 
     /// Takes leave: nothing more is taken, and what was is removed.
     pub(crate) fn close(self) {
-        drop(self.listener);
+        drop(self.stop);
         self.dir.clear();
     }
 }

@@ -132,6 +132,43 @@ pub struct MediaConfig {
     pub redirects_max: u8,
     /// Fetches at once from one host.
     pub fetches_per_host_max: usize,
+    /// How engines are handed fetched media: `data`, `url` or `file`.
+    pub hand_over: HandOverConfig,
+    /// Where engines get media if they are handed over by URL; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// How engines reach that listener, as `HOST:PORT` or a base URL; none takes the address it is bound to.
+    pub advertise: Option<String>,
+    /// Longest time to bring one file to a worker's directory, in milliseconds; then it goes in the body.
+    pub file_ms: u64,
+    /// Whether images are decoded here, once, and handed over as uncompressed bitmaps.
+    pub decode: bool,
+    /// Largest image decoded, in pixels; larger ones are handed over as they are.
+    pub decode_pixels_max: u64,
+    /// Bytes of bitmaps kept.
+    pub decoded_bytes_max: u64,
+}
+
+/// How engines are handed media that were fetched here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum HandOverConfig {
+    /// In the request's body, as data URIs: works with every engine, however it is set up.
+    #[default]
+    Data,
+    /// By a URL of this frontend's media listener.
+    Url,
+    /// As files in a directory that the worker's agent fills; as data URIs to workers without one.
+    File,
+}
+
+impl std::fmt::Display for HandOverConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Data => "data",
+            Self::Url => "url",
+            Self::File => "file",
+        })
+    }
 }
 
 impl Default for MediaConfig {
@@ -144,6 +181,13 @@ impl Default for MediaConfig {
             fetch_ms: 10_000,
             redirects_max: 4,
             fetches_per_host_max: 32,
+            hand_over: HandOverConfig::Data,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertise: None,
+            file_ms: 2000,
+            decode: false,
+            decode_pixels_max: 16 << 20,
+            decoded_bytes_max: 256 << 20,
         }
     }
 }

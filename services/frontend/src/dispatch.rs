@@ -169,7 +169,7 @@ impl Shared {
         let Assignment { worker, holder, decision, reservation } = assignment;
         let record = self.remember(dispatch, &worker.card, (decision, predicted));
         let sighting = self.sighting(&record.model, &holder);
-        let body = self.hand_over.body(&dispatch.payload).await?;
+        let body = self.body_for(&dispatch.payload, &worker.card).await?;
         let span = trace::proxy(&record, &holder);
         let sent = self.forward(dispatch, body, (&worker.endpoint, holder.rank));
         match sent.instrument(span.clone()).await {

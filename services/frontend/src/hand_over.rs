@@ -1,35 +1,117 @@
 //! How workers are handed media that were fetched here.
+//!
+//! ```text
+//! data  the bytes, in the body                                    needs nothing of the engine
+//! url   a URL of this frontend's media listener                   the engine fetches, over the network
+//! file  a file that the worker's agent wrote into shared memory   the engine opens it; else as data
+//! ```
 
 use actors::media_resolver::Handed;
-use actors::{Preprocessor, preprocessor};
+use actors::{Bitmaps, dim_cache::Stored, preprocessor};
 use bytes::Bytes;
+use futures::future::try_join_all;
+use identity::MediaId;
+use membership::Card;
 use prompt::DataUri;
 
+use crate::courier::Courier;
+use crate::media_address::MediaAddress;
 use crate::payload::Payload;
+use crate::shared::Shared;
 
-/// Hands media over; cheap to clone.
-#[derive(Clone, Debug)]
+/// Hands media over.
+#[derive(Debug)]
 pub(crate) struct HandOver {
-    pub(crate) pool: Preprocessor,
+    pub(crate) way: Way,
+    /// Decodes images first, if that is wanted.
+    pub(crate) bitmaps: Option<Bitmaps>,
 }
 
-impl HandOver {
+/// How it is done.
+#[derive(Debug)]
+pub(crate) enum Way {
+    Data,
+    Url(MediaAddress),
+    File(Courier),
+}
+
+/// An item in the form in which it is handed over.
+struct Form {
+    /// The id of the handed bytes themselves.
+    own: MediaId,
+    /// Their name on the media listener.
+    name: String,
+    stored: Stored,
+    kind: &'static str,
+}
+
+/// What is appended to a media id to name the bitmap decoded from its bytes.
+pub(crate) const BITMAP: &str = ".bmp";
+
+impl Shared {
     /// Makes the body for a worker.
     ///
     /// # Errors
     /// The pool is overloaded, or a job failed.
-    pub(crate) async fn body(&self, payload: &Payload) -> Result<Vec<Bytes>, preprocessor::Error> {
-        let handed = payload.handed();
-        if handed.is_empty() {
-            return Ok(payload.body(&[]));
-        }
-        let bytes = handed.iter().map(|item| item.stored.bytes.len()).sum();
-        let handed = handed.to_vec();
-        let urls: Vec<Bytes> = self.pool.run(bytes, move || handed.iter().map(data_uri).collect()).await?;
+    pub(crate) async fn body_for(
+        &self,
+        payload: &Payload,
+        card: &Card,
+    ) -> Result<Vec<Bytes>, preprocessor::Error> {
+        let urls = try_join_all(payload.handed().iter().map(|handed| self.url_for(handed, card))).await?;
         Ok(payload.body(&urls))
+    }
+
+    async fn url_for(&self, handed: &Handed, card: &Card) -> Result<Bytes, preprocessor::Error> {
+        let form = self.hand_over.form(handed).await?;
+        let reason = match &self.hand_over.way {
+            Way::Data => "",
+            Way::Url(address) => {
+                self.metrics.media_handed("url", form.kind, "");
+                return Ok(address.url(&form.name, self.clock.wall_ms() / 1000));
+            }
+            Way::File(courier) => match &card.media_dir {
+                None => "no-directory",
+                Some(dir) => {
+                    match courier.deliver(&card.worker, dir, (&form.own, &form.stored.bytes)).await {
+                        Ok(url) => {
+                            self.metrics.media_handed("file", form.kind, "");
+                            return Ok(url);
+                        }
+                        Err(undelivered) => {
+                            tracing::debug!(worker = %card.worker, cause = %undelivered, "media go in the body");
+                            undelivered.as_str()
+                        }
+                    }
+                }
+            },
+        };
+        self.metrics.media_handed("data", form.kind, reason);
+        let Form { stored, .. } = form;
+        let spell = move || DataUri::spell(&stored.media_type, &stored.bytes);
+        self.reader.pool.run(handed.stored.bytes.len(), spell).await
     }
 }
 
-fn data_uri(handed: &Handed) -> Bytes {
-    DataUri::spell(&handed.stored.media_type, &handed.stored.bytes)
+impl HandOver {
+    async fn form(&self, handed: &Handed) -> Result<Form, preprocessor::Error> {
+        let bitmap = match &self.bitmaps {
+            Some(bitmaps) => bitmaps.of(&handed.id, &handed.stored).await?,
+            None => None,
+        };
+        Ok(match bitmap {
+            Some(bitmap) => Form {
+                own: bitmap.id.clone(),
+                name: format!("{}{BITMAP}", handed.id),
+                stored: bitmap.stored.clone(),
+                kind: "bitmap",
+            },
+            None => Form {
+                own: handed.id.clone(),
+                name: handed.id.to_string(),
+                stored: handed.stored.clone(),
+                kind: "original",
+            },
+        })
+    }
 }

@@ -4,9 +4,11 @@ mod access;
 mod admin;
 mod answer;
 mod api_error;
+mod byte_range;
 mod call;
 mod chat;
 mod config;
+mod courier;
 mod dispatch;
 mod faults;
 mod hand_over;
@@ -14,6 +16,9 @@ mod headers;
 mod homework;
 mod lessons;
 mod loaded_models;
+mod media_address;
+mod media_surface;
+mod media_token;
 mod metrics;
 mod model_cache;
 mod model_desk;
@@ -38,6 +43,8 @@ mod usage;
 mod verification;
 mod wiring;
 
-pub use config::{Config, KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy, UnknownTenancy};
+pub use config::{
+    Config, HandOverConfig, KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy, UnknownTenancy,
+};
 pub use loaded_models::{LoadedModel, LoadedModels, load_models};
 pub use wiring::{Frontend, Ports, http_ports, run};

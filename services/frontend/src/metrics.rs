@@ -22,6 +22,8 @@ pub(crate) struct Metrics {
     retries: Family<ReasonLabels, Counter>,
     cancelled: Counter,
     media: Family<MediaLabels, Counter>,
+    handed: Family<HandedLabels, Counter>,
+    served: Family<OutcomeLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
     decision: Histogram,
     first_byte: Family<ModelLabels, Histogram, Buckets>,
@@ -53,6 +55,19 @@ struct VerdictLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MediaLabels {
     source: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandedLabels {
+    way: &'static str,
+    form: &'static str,
+    /// Why it was not the configured way; empty where it was.
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
     outcome: &'static str,
 }
 
@@ -96,6 +111,8 @@ impl Metrics {
             retries: Family::default(),
             cancelled: Counter::default(),
             media: Family::default(),
+            handed: Family::default(),
+            served: Family::default(),
             tokens: Family::default(),
             decision: Histogram::new(exponential_buckets(0.000_01, 2.0, 16)),
             first_byte: Family::new_with_constructor(Buckets),
@@ -115,6 +132,8 @@ impl Metrics {
         registry.register("retries", "Requests sent to a second worker, by reason", self.retries.clone());
         registry.register("cancelled_requests", "Requests whose client went away", self.cancelled.clone());
         registry.register("media_items", "Media items, by source and outcome", self.media.clone());
+        registry.register("media_handed_over", "Media handed to workers, by way", self.handed.clone());
+        registry.register("media_served", "Requests to the media listener, by outcome", self.served.clone());
         registry.register("prompt_tokens", "Prompt tokens routed, by kind", self.tokens.clone());
         registry.register("decision_seconds", "From parsed body to decision", self.decision.clone());
         registry.register(
@@ -163,6 +182,14 @@ impl Metrics {
 
     pub(crate) fn media(&self, source: &'static str, outcome: &'static str) {
         self.media.get_or_create(&MediaLabels { source, outcome }).inc();
+    }
+
+    pub(crate) fn media_handed(&self, way: &'static str, form: &'static str, reason: &'static str) {
+        self.handed.get_or_create(&HandedLabels { way, form, reason }).inc();
+    }
+
+    pub(crate) fn media_served(&self, outcome: &'static str) {
+        self.served.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     pub(crate) fn tokens(&self, kind: &'static str, count: u32) {

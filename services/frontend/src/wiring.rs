@@ -9,10 +9,10 @@ use std::time::Duration;
 use actor_kit::Node;
 use actors::media_resolver::{self, MediaResolver};
 use actors::{
-    DimCache, DirectoryArgs, DirectoryHandle, IndexShelf, Ledger, LoadBoardArgs, LoadBoardHandle,
-    Preprocessor, dim_cache, preprocessor,
+    Bitmaps, DimCache, DirectoryArgs, DirectoryHandle, IndexShelf, Ledger, LoadBoardArgs, LoadBoardHandle,
+    Preprocessor, bitmaps, dim_cache, preprocessor,
 };
-use adapter_http::{Authorities, Bounds, Listener};
+use adapter_http::{Authorities, Bounds, Listener, TlsFiles};
 use anyhow::Context;
 use identity::Incarnation;
 use media_probe::AddressPolicy;
@@ -23,10 +23,13 @@ use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::access::Access;
-use crate::config::{Config, MediaConfig};
-use crate::hand_over::HandOver;
+use crate::config::{Config, HandOverConfig, MediaConfig};
+use crate::courier::Courier;
+use crate::hand_over::{HandOver, Way};
 use crate::lessons::Lessons;
 use crate::loaded_models::{LoadedModels, MediaOverrides, load_models};
+use crate::media_address::MediaAddress;
+use crate::media_surface::MediaSurface;
 use crate::metrics::Metrics;
 use crate::model_cache::ModelCache;
 use crate::model_desk::DeskParts;
@@ -65,6 +68,7 @@ pub struct Ports {
 pub struct Frontend {
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
+    media_url: Option<String>,
     shared: Arc<Shared>,
     /// How long it says that it leaves before it does.
     notice: Duration,
@@ -114,11 +118,14 @@ impl Frontend {
             None => None,
         };
         let admin_address = admin.as_ref().map(Listener::address);
+        let media = open_media(&config.media, tls).await?;
+        let media_url = media.as_ref().map(|(_, address)| address.base().to_owned());
         let id = name(config, address);
         let node = Node::start(&format!("frontend-{id}"));
         let seed = xxh3_64_with_seed(id.as_bytes(), ports.clock.wall_ms());
         let desks = start_actors(config, &ports, &node, (&id, seed)).await?;
         let models = Models::new(desks.directory.clone(), models);
+        let pool = Preprocessor::new(pool_config(config));
         let registry = Arc::clone(&ports.registry);
         let supply = ModelSupply {
             namespace: config.namespace.clone(),
@@ -132,7 +139,10 @@ impl Frontend {
                 .map(|dir| ModelCache::open(&dir.join("models")))
                 .transpose()?,
         };
-        let shared = Arc::new(share(config, ports, models, desks.lessons.clone(), (id, seed, policy)));
+        let address_of_media = media.as_ref().map(|(_, address)| address.clone());
+        let hand_over = hand_over(&config.media, &ports, &pool, address_of_media);
+        let parts = (models, desks.lessons.clone(), pool, hand_over);
+        let shared = Arc::new(share(config, ports, parts, (id, seed, policy)));
         let mut tasks = JoinSet::new();
         tasks.spawn(open_desks(desks, shared.models.clone(), shared.stop.clone()));
         tasks.spawn(supply.run(shared.stop.clone()));
@@ -146,9 +156,13 @@ impl Frontend {
             let surface = Surface { shared: Arc::clone(&shared), access, serves_clients };
             tasks.spawn(server::serve(listener, Arc::new(surface), bounds, shared.stop.clone()));
         }
+        if let Some((listener, address)) = media {
+            let surface = MediaSurface { shared: Arc::clone(&shared), address };
+            tasks.spawn(server::serve(listener, Arc::new(surface), bounds, shared.stop.clone()));
+        }
         let drain = Duration::from_millis(config.limits.drain_ms);
         let notice = Duration::from_millis(config.limits.leave_ms);
-        Ok(Self { address, admin_address, shared, notice, drain, tasks, _node: node })
+        Ok(Self { address, admin_address, media_url, shared, notice, drain, tasks, _node: node })
     }
 
     /// Returns where clients connect.
@@ -161,6 +175,12 @@ impl Frontend {
     #[must_use]
     pub const fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// Returns where engines get media, if they are handed over by URL: scheme and authority.
+    #[must_use]
+    pub fn media_url(&self) -> Option<&str> {
+        self.media_url.as_deref()
     }
 
     /// Returns the frontend's name.
@@ -195,11 +215,9 @@ const HEAD: Duration = Duration::from_secs(60);
 fn share(
     config: &Config,
     ports: Ports,
-    models: Models,
-    lessons: Lessons,
+    (models, lessons, pool, hand_over): (Models, Lessons, Preprocessor, HandOver),
     (id, seed, policy): (String, u64, placement::Policy),
 ) -> Shared {
-    let pool = Preprocessor::new(pool_config(config));
     let reader = Reader {
         models: models.clone(),
         media: resolver(&config.media, &ports, pool.clone()),
@@ -215,7 +233,7 @@ fn share(
         ids: RequestIds::new(&id, seed),
         id,
         models,
-        hand_over: HandOver { pool: reader.pool.clone() },
+        hand_over,
         reader,
         started: ports.clock.now(),
         engine: ports.engine,
@@ -252,6 +270,40 @@ fn pool_config(config: &Config) -> preprocessor::Config {
         pool.threads = config.limits.threads;
     }
     pool
+}
+
+/// Binds the media listener, where media are handed over by URL.
+async fn open_media(
+    config: &MediaConfig,
+    tls: Option<&TlsFiles>,
+) -> anyhow::Result<Option<(Listener, MediaAddress)>> {
+    if config.hand_over != HandOverConfig::Url {
+        return Ok(None);
+    }
+    let advertised = config.advertise.as_deref();
+    // Engines trust fewer authorities than clients: TLS only if they are told to use it.
+    let tls = tls.filter(|_| advertised.is_some_and(|base| base.starts_with("https://")));
+    let listener = server::bind(config.listen, tls).await?;
+    let address = MediaAddress::new(listener.address(), advertised)?;
+    Ok(Some((listener, address)))
+}
+
+fn hand_over(
+    config: &MediaConfig,
+    ports: &Ports,
+    pool: &Preprocessor,
+    address: Option<MediaAddress>,
+) -> HandOver {
+    let way = match (config.hand_over, address) {
+        (HandOverConfig::Url, Some(address)) => Way::Url(address),
+        (HandOverConfig::Data | HandOverConfig::Url, _) => Way::Data,
+        (HandOverConfig::File, _) => {
+            Way::File(Courier::new(Arc::clone(&ports.engine), Duration::from_millis(config.file_ms)))
+        }
+    };
+    let bounds =
+        bitmaps::Config { pixels_max: config.decode_pixels_max, stored_bytes_max: config.decoded_bytes_max };
+    HandOver { way, bitmaps: config.decode.then(|| Bitmaps::new(bounds, pool.clone())) }
 }
 
 fn resolver(config: &MediaConfig, ports: &Ports, pool: Preprocessor) -> MediaResolver {

@@ -11,6 +11,7 @@ mod access;
 mod bad_input;
 mod chats;
 mod failures;
+mod hand_over;
 mod learning;
 mod rig;
 mod tenants;

@@ -151,6 +151,18 @@ impl Rig {
         tokio::time::timeout(SOON, self.client.forward(&self.endpoint(), request)).await.unwrap().unwrap()
     }
 
+    /// Asks the media listener.
+    pub(crate) async fn media(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Whole {
+        let headers = headers.iter().map(|(name, value)| {
+            (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())
+        });
+        let path = path.parse().unwrap();
+        let request = Request { method, path, headers: headers.collect(), body: Vec::new() };
+        let endpoint = Endpoint::parse(self.frontend.media_url().unwrap()).unwrap();
+        whole(tokio::time::timeout(SOON, self.client.forward(&endpoint, request)).await.unwrap().unwrap())
+            .await
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Whole {
         whole(self.send(Method::GET, path, &[], "").await).await
     }
@@ -165,7 +177,8 @@ impl Rig {
 
     /// Returns the bodies that the engines got, health probes aside.
     pub(crate) fn bodies(&self) -> Vec<Bytes> {
-        let seen = self.engine.seen().into_iter().filter(|(_, request)| request.path != "/health");
+        let seen = self.engine.seen().into_iter();
+        let seen = seen.filter(|(_, request)| request.path.path().starts_with("/v1/"));
         seen.map(|(_, request)| Bytes::from(request.body.concat())).collect()
     }
 }

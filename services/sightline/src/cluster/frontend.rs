@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use frontend::{KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy};
+use frontend::{HandOverConfig, KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy};
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,18 @@ pub(crate) struct Config {
     /// Network, as a CIDR, from which images are fetched although it is not public; repeatable.
     #[arg(long, value_name = "CIDR")]
     media_allow_net: Vec<String>,
+    /// How engines are handed fetched images: data, url or file.
+    #[arg(long, value_enum)]
+    media_hand_over: Option<HandOverConfig>,
+    /// Where engines get images that are handed over by URL; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    media_listen: Option<SocketAddr>,
+    /// How engines reach that listener, as HOST:PORT or a base URL; by default the address it is bound to.
+    #[arg(long, value_name = "HOST:PORT")]
+    media_advertise: Option<String>,
+    /// Decode fetched images here, once, and hand them over as bitmaps.
+    #[arg(long, value_name = "BOOL")]
+    media_decode: Option<bool>,
     /// Time from being asked to end to closing the listeners, unready meanwhile, in milliseconds.
     #[arg(long)]
     leave_ms: Option<u64>,
@@ -76,6 +88,10 @@ impl Default for Config {
             policy: own.policy,
             tenancy: own.tenancy,
             media_allow_net: Vec::new(),
+            media_hand_over: None,
+            media_listen: None,
+            media_advertise: None,
+            media_decode: None,
             leave_ms: None,
             drain_ms: None,
             media_kwargs: own.media_kwargs,
@@ -112,6 +128,10 @@ impl Config {
             limits: self.limits,
         };
         own.media.allow_networks.extend(self.media_allow_net);
+        own.media.hand_over = self.media_hand_over.unwrap_or(own.media.hand_over);
+        own.media.listen = self.media_listen.unwrap_or(own.media.listen);
+        own.media.advertise = self.media_advertise.or(own.media.advertise);
+        own.media.decode = self.media_decode.unwrap_or(own.media.decode);
         own.limits.leave_ms = self.leave_ms.unwrap_or(own.limits.leave_ms);
         own.limits.drain_ms = self.drain_ms.unwrap_or(own.limits.drain_ms);
         Ok(own)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use frontend::HandOverConfig;
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,16 @@ pub struct Config {
     /// or split by commas.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub media_allow_net: Vec<String>,
+    /// How engines are handed fetched images: data, url or file.
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = Self::default().media_hand_over)]
+    pub media_hand_over: HandOverConfig,
+    /// Decode fetched images in the frontend, once, and hand them over as bitmaps.
+    #[arg(long, default_value_t = false)]
+    pub media_decode: bool,
+    /// Directory, best in memory, for images that are handed over as files; attached engines need it as their
+    /// --allowed-local-media-path.
+    #[arg(long, value_name = "DIR")]
+    pub media_dir: Option<PathBuf>,
     /// A real engine to attach instead of simulated ones: URL,kv-events=ENDPOINT and, where they apply,
     /// ,replay=ENDPOINT and ,bind; repeatable,
     /// or split by spaces.
@@ -85,6 +96,9 @@ impl Default for Config {
             kv_blocks: 2048,
             speed: 1.0,
             media_allow_net: Vec::new(),
+            media_hand_over: HandOverConfig::default(),
+            media_decode: false,
+            media_dir: None,
             engine: Vec::new(),
             engines_as_processes: false,
             engine_port: 8100,

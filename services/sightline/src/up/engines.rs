@@ -116,6 +116,7 @@ fn simulated(config: &Config, index: u16) -> anyhow::Result<engine_sim::Config> 
         kv_events: Some(format!("tcp://127.0.0.1:{}", zero_or(config.event_port)?)),
         kv_events_bind: true,
         kv_replay: Some(format!("tcp://127.0.0.1:{}", zero_or(config.replay_port)?)),
+        allowed_local_media_path: config.media_dir.clone(),
         ..engine_sim::Config::default()
     })
 }
@@ -148,6 +149,9 @@ fn spawn(config: &engine_sim::Config) -> anyhow::Result<Process> {
         if let Some(endpoint) = endpoint {
             command.arg(flag).arg(endpoint);
         }
+    }
+    if let Some(dir) = &config.allowed_local_media_path {
+        command.arg("--allowed-local-media-path").arg(dir);
     }
     command.stdin(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().context("cannot start an engine process")?;

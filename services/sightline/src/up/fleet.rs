@@ -7,7 +7,7 @@ use std::time::Duration;
 use adapter_http::Listener;
 use agent::Agent;
 use anyhow::{Context, bail, ensure};
-use frontend::Frontend;
+use frontend::{Frontend, HandOverConfig};
 use ports::{Bus, Clock, Engine, InMemoryBus, InMemoryRegistry, MediaSource, Registry, TokioClock};
 use prompt::ModelFiles;
 use telemetry::TracedBus;
@@ -50,6 +50,10 @@ impl Fleet {
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
         ensure!(config.frontends > 0, "there is no frontend: give --frontends");
         ensure!(config.block_size > 0, "--block-size must be at least 1");
+        ensure!(
+            config.media_hand_over != HandOverConfig::File || config.media_dir.is_some(),
+            "--media-hand-over file needs a --media-dir"
+        );
         ModelFiles::read(&config.model_dir).context("--model-dir cannot be used")?;
         let (engines, attached) = Engines::start(config).await?;
         let model = config.model_name();
@@ -170,6 +174,8 @@ fn frontend_config(config: &Config, model: &str, index: u16) -> anyhow::Result<f
         ..frontend::Config::default()
     };
     own.media.allow_networks.clone_from(&config.media_allow_net);
+    own.media.hand_over = config.media_hand_over;
+    own.media.decode = config.media_decode;
     own.limits.drain_ms = u64::try_from(DRAIN.as_millis())?;
     Ok(own)
 }
@@ -184,6 +190,7 @@ fn start_agent(config: &Config, model: &str, attached: &Attached, wires: &Wires)
         model_dir: Some(config.model_dir.clone()),
         mm_processor_kwargs: config.mm_processor_kwargs.clone(),
         id: Some(attached.worker.clone()),
+        media_dir: config.media_dir.as_ref().map(|dir| dir.join(&attached.worker)),
         ..agent::Config::default()
     };
     let ports = agent::Ports {
