@@ -4,8 +4,10 @@
 //! *Asks*: the media source, and the pool for hashing. *Bound*: entries, stored bytes and fetches are all limited.
 //! *When it dies*: it cannot; a caller that goes away in the middle of a fetch leaves it to the next one that waits.
 
-mod fact;
-mod normal_url;
+mod error;
+mod examine;
+pub(crate) mod fact;
+mod peers;
 mod store;
 
 use std::sync::Arc;
@@ -13,19 +15,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use identity::MediaId;
-use media_geometry::ImageSize;
-use media_probe::Probe;
 use moka::future::Cache;
 use moka::ops::compute::Op;
 use ports::media_source::{self, Fetch, Fetched, Limits};
 use ports::{Clock, MediaSource};
 
+pub use self::error::{Error, Lost};
+use self::examine::examine;
 use self::fact::Fact;
 pub use self::fact::Known;
-use self::normal_url::NormalUrl;
 use self::store::Store;
 pub use self::store::Stored;
-use crate::preprocessor::{self, Preprocessor};
+use crate::gossip::{Digest, Gossip};
+use crate::normal_url::{NormalUrl, normalise};
+use crate::preprocessor::Preprocessor;
 
 /// Bounds of the cache.
 #[derive(Clone, Debug)]
@@ -34,12 +37,14 @@ pub struct Config {
     pub facts_max: u64,
     /// Longest time a fact is kept.
     pub keep: Duration,
-    /// How long a failure is remembered.
+    /// How long an origin's refusal is remembered; other failures for longer or shorter, by their kind.
     pub negative: Duration,
     /// Fetched bytes kept.
     pub stored_bytes_max: u64,
     /// Bounds of one fetch.
     pub limits: Limits,
+    /// What is told to other frontends, and under which names.
+    pub gossip: Gossip,
 }
 
 impl Default for Config {
@@ -50,39 +55,9 @@ impl Default for Config {
             negative: Duration::from_secs(5),
             stored_bytes_max: 512 << 20,
             limits: Limits::default(),
+            gossip: Gossip::default(),
         }
     }
-}
-
-/// Why an item is not known.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// The origin did not give it.
-    #[error(transparent)]
-    Source(#[from] media_source::Error),
-    /// It could not be hashed for want of a thread.
-    #[error(transparent)]
-    Pool(#[from] preprocessor::Error),
-    /// What came is no image.
-    #[error("the bytes are no image of a known format: {reason}")]
-    NotAnImage {
-        /// What they are instead.
-        reason: String,
-    },
-}
-
-/// Why an id's bytes cannot be had any more.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
-    /// They did not come from here, or too long ago.
-    #[error("no such item is known")]
-    Unknown,
-    /// The origin has other bytes now.
-    #[error("the origin has other bytes by now")]
-    Changed,
-    /// The origin does not give them.
-    #[error(transparent)]
-    Origin(#[from] Error),
 }
 
 /// An item that was fetched.
@@ -103,16 +78,14 @@ pub struct DimCache(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     config: Config,
-    facts: Cache<Arc<str>, Arc<Fact>>,
-    aliases: Cache<(Arc<str>, Arc<str>), Known>,
+    facts: Cache<Digest, Arc<Fact<Known>>>,
+    aliases: Cache<Digest, Known>,
     store: Store,
     source: Arc<dyn MediaSource>,
     clock: Arc<dyn Clock>,
     pool: Preprocessor,
 }
 
-/// Longest URL that is fetched, in bytes.
-const URL_BYTES_MAX: usize = 16 << 10;
 /// Longest client's name that is remembered, in bytes.
 const NAME_BYTES_MAX: usize = 512;
 
@@ -136,15 +109,9 @@ impl DimCache {
     /// # Errors
     /// The item cannot be had; the same answer is given for a while without asking again.
     pub async fn fetch(&self, url: &str) -> Result<Item, Error> {
-        if url.len() > URL_BYTES_MAX {
-            let reason = format!("longer than {URL_BYTES_MAX} bytes");
-            return Err(media_source::Error::Url { reason }.into());
-        }
-        let Some(normal) = normal_url::normalise(url) else {
-            return Err(media_source::Error::Url { reason: "not an absolute url".to_owned() }.into());
-        };
+        let normal = normalise(url)?;
         let since = self.0.clock.now();
-        if let Some(fact) = self.0.facts.get(&normal.key).await
+        if let Some(fact) = self.0.facts.get(&self.0.config.gossip.url(&normal)).await
             && let Some(found) = self.0.recall(&fact, &normal, since, since).await
         {
             return found;
@@ -173,12 +140,16 @@ impl DimCache {
         if uuid.len() > NAME_BYTES_MAX {
             return;
         }
-        self.0.aliases.insert((Arc::from(tenant), Arc::from(uuid)), known.clone()).await;
+        let name = self.0.config.gossip.name(tenant, uuid);
+        if self.0.aliases.get(&name).await.as_ref() != Some(known) {
+            self.0.aliases.insert(name, known.clone()).await;
+            self.0.config.gossip.tell_name(name, known);
+        }
     }
 
     /// Finds what a client's own name stands for.
     pub async fn named(&self, tenant: &str, uuid: &str) -> Option<Known> {
-        self.0.aliases.get(&(Arc::from(tenant), Arc::from(uuid))).await
+        self.0.aliases.get(&self.0.config.gossip.name(tenant, uuid)).await
     }
 
     /// Returns facts, names, and bytes stored; approximate.
@@ -207,7 +178,7 @@ impl Inner {
     /// Answers from a fact, if it may be used and what it promises is there.
     async fn recall(
         &self,
-        fact: &Fact,
+        fact: &Fact<Known>,
         normal: &NormalUrl,
         now: Duration,
         since: Duration,
@@ -227,18 +198,23 @@ impl Inner {
     /// Asks the origin; of several that ask at once, one does and the others take its answer.
     async fn flight(&self, url: &str, normal: &NormalUrl, since: Duration) -> Result<Item, Error> {
         let mut answer = None;
-        let entry = self.facts.entry_by_ref(&normal.key);
+        let url_digest = self.config.gossip.url(normal);
+        let entry = self.facts.entry(url_digest);
         let computed = entry.and_try_compute_with(|entry| {
             let answer = &mut answer;
             Box::pin(async move {
-                let fact = entry.map(moka::Entry::into_value);
-                if let Some(fact) = &fact
+                let before = entry.map(moka::Entry::into_value);
+                if let Some(fact) = &before
                     && let Some(found) = self.recall(fact, normal, self.clock.now(), since).await
                 {
                     *answer = Some(found?);
                     return Ok(Op::Nop);
                 }
-                let (fact, item) = self.ask(url, normal, fact).await?;
+                let (fact, item) = self.ask(url, normal, before.clone()).await?;
+                if let Some(error) = fact.spoils(before.as_deref()) {
+                    return Err(error.clone());
+                }
+                self.config.gossip.tell_fact(url_digest, before.as_deref(), &fact, self.clock.now());
                 *answer = item;
                 Ok(Op::Put(Arc::new(fact)))
             })
@@ -264,8 +240,8 @@ impl Inner {
         &self,
         url: &str,
         normal: &NormalUrl,
-        fact: Option<Arc<Fact>>,
-    ) -> Result<(Fact, Option<Item>), Error> {
+        fact: Option<Arc<Fact<Known>>>,
+    ) -> Result<(Fact<Known>, Option<Item>), Error> {
         let known = match fact.as_deref() {
             Some(Fact { outcome: Ok(known), validator: Some(validator), .. }) => {
                 self.store.get(&known.id).await.map(|stored| (known.clone(), validator.clone(), stored))
@@ -316,15 +292,8 @@ impl Inner {
     }
 
     /// Makes a fact of a failure, so that it is not asked about again at once.
-    fn failed(&self, error: Error, normal: &NormalUrl) -> Fact {
-        let learned = self.clock.now();
-        Fact {
-            outcome: Err(error),
-            validator: None,
-            credentials: Arc::clone(&normal.credentials),
-            learned,
-            fresh_until: learned.saturating_add(self.config.negative),
-        }
+    fn failed(&self, error: Error, normal: &NormalUrl) -> Fact<Known> {
+        Fact::failed(error, &normal.credentials, self.clock.now(), self.config.negative)
     }
 
     async fn identify(&self, bytes: Bytes, content_type: Option<String>) -> Result<(Known, Stored), Error> {
@@ -338,28 +307,5 @@ impl Inner {
             Ok((known, Stored { bytes, media_type: Arc::from(media_type) }))
         };
         self.pool.run(usize::MAX, job).await?
-    }
-}
-
-/// Finds an image's size and its type. What is no image of a known format keeps the type its origin gives, if that
-/// may be media at all.
-fn examine(bytes: &[u8], content_type: Option<&str>) -> Result<(Option<ImageSize>, String), Error> {
-    match media_probe::probe_whole(bytes) {
-        Probe::Sized { format, width, height, .. } | Probe::Tentative { format, width, height, .. } => {
-            Ok((Some(ImageSize::new(width, height)), format.media_type().to_owned()))
-        }
-        Probe::Malformed(malformed) => Err(Error::NotAnImage { reason: malformed.to_string() }),
-        Probe::NeedMore { .. } | Probe::Unknown => {
-            let stated = content_type.unwrap_or("").split(';').next().unwrap_or_default().trim();
-            let plain = stated.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/.+-".contains(&byte));
-            let media = ["image/", "video/", "audio/", "application/octet-stream"]
-                .iter()
-                .any(|kind| stated.starts_with(kind));
-            if media && plain {
-                return Ok((None, stated.to_owned()));
-            }
-            let reason = if stated.is_empty() { "no content type".to_owned() } else { format!("{stated:?}") };
-            Err(Error::NotAnImage { reason })
-        }
     }
 }

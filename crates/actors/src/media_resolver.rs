@@ -3,18 +3,26 @@
 //! *Parent*: whoever makes it; it has no mailbox, and its work runs in its callers. *Asks*: the `DimCache` and the pool.
 //! *Bound*: items per request, bytes per item. *When it dies*: it cannot.
 
+mod passing;
+mod span;
 mod tenancy;
 
+use std::sync::Arc;
+
 use futures::future::try_join_all;
-use identity::{MediaId, MediaKey};
+use identity::{MediaId, MediaKey, ModelName};
 use media_geometry::ImageSize;
 use media_probe::Probe;
 use prompt::{ChatRequest, DataUri, MediaEdit, MediaFact, MediaFault, MediaKind, MediaPart, MediaSource};
-use tracing::field::Empty;
-use tracing::{Instrument as _, Span};
+use tracing::Instrument as _;
 
 use crate::dim_cache::{self, DimCache, Known, Stored};
+use crate::header_cache::HeaderCache;
+use crate::media_policy::MediaPolicy;
 use crate::preprocessor;
+
+pub use passing::Passed;
+use passing::Passing;
 
 /// Bounds of media.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +39,24 @@ impl Default for Config {
     }
 }
 
-/// Resolves media in mode `fetch`; cheap to clone.
+/// Resolves media; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MediaResolver {
     config: Config,
     cache: DimCache,
+    /// How images that are not fetched are treated; none where all are.
+    passing: Option<Arc<Passing>>,
+}
+
+/// Who asks for a request's media, and what for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// Whose names for media count.
+    pub tenant: &'a str,
+    /// The model whose engines' names for media count.
+    pub model: &'a ModelName,
+    /// Whether bytes are needed, to be handed over; else what a decision needs.
+    pub bytes: bool,
 }
 
 /// The items that are in a body, in order.
@@ -83,6 +104,8 @@ pub struct Item {
     pub origin: Origin,
     /// Identity and size; none where the router doesn't read the item.
     pub known: Option<Known>,
+    /// What is known of an item that the engine fetches itself.
+    pub passed: Option<Passed>,
 }
 
 /// Where an item's bytes came from.
@@ -94,6 +117,12 @@ pub enum Origin {
     Cached,
     /// A URL, by asking its origin.
     Fetched,
+    /// The engine fetches it; its header was known.
+    Glanced,
+    /// The engine fetches it; its header was read.
+    Probed,
+    /// The engine fetches it, and nobody else asked.
+    Untouched,
     /// Nowhere: the client's name for it was known.
     Named,
     /// The body, unread.
@@ -108,6 +137,9 @@ impl Origin {
             Self::Data => "data",
             Self::Cached => "url-cached",
             Self::Fetched => "url",
+            Self::Glanced => "header-cached",
+            Self::Probed => "header",
+            Self::Untouched => "untouched",
             Self::Named => "uuid",
             Self::Opaque => "opaque",
         }
@@ -167,7 +199,14 @@ impl MediaResolver {
     /// Makes a resolver.
     #[must_use]
     pub const fn new(config: Config, cache: DimCache) -> Self {
-        Self { config, cache }
+        Self { config, cache, passing: None }
+    }
+
+    /// Leaves to engines the images that a policy does not want fetched here.
+    #[must_use]
+    pub fn with_policy(mut self, policy: MediaPolicy, headers: HeaderCache) -> Self {
+        self.passing = (!policy.fetches_all()).then(|| Arc::new(Passing { policy, headers }));
+        self
     }
 
     /// Returns the cache.
@@ -188,9 +227,9 @@ impl MediaResolver {
         let known = parts.iter().filter_map(|part| match &part.source {
             MediaSource::Data(uri) => {
                 let fault = |fault| Error::Item { index: part.index, param: part.param(), fault };
-                let span = item_span(part);
+                let span = span::of(part);
                 let known = span.in_scope(|| identify(uri, part.kind, self.config.item_bytes_max));
-                record(&span, Origin::Data, known.as_ref().ok());
+                span::record(&span, Origin::Data, (known.as_ref().ok(), None));
                 Some(known.map_err(fault))
             }
             MediaSource::Url(_) | MediaSource::Local(_) | MediaSource::Absent | MediaSource::Opaque => None,
@@ -202,8 +241,8 @@ impl MediaResolver {
     ///
     /// # Errors
     /// `Item` is the client's to mend. `Pool` means overload.
-    pub async fn look_up(&self, request: &ChatRequest, tenant: &str) -> Result<Elsewhere, Error> {
-        let finds = request.media().iter().map(|part| self.find(part, tenant));
+    pub async fn look_up(&self, request: &ChatRequest, asker: Asker<'_>) -> Result<Elsewhere, Error> {
+        let finds = request.media().iter().map(|part| self.find(part, asker));
         try_join_all(finds).await.map(Elsewhere)
     }
 
@@ -217,77 +256,82 @@ impl MediaResolver {
     }
 
     /// As `elsewhere`, within a span of the request's trace.
-    async fn find(&self, part: &MediaPart, tenant: &str) -> Result<Option<Found>, Error> {
+    async fn find(&self, part: &MediaPart, asker: Asker<'_>) -> Result<Option<Found>, Error> {
         if matches!(part.source, MediaSource::Data(_) | MediaSource::Opaque) {
             return Ok(None);
         }
-        let span = item_span(part);
-        let found = self.elsewhere(part, tenant).instrument(span.clone()).await?;
+        let span = span::of(part);
+        let found = self.elsewhere(part, asker).instrument(span.clone()).await?;
         if let Some(found) = &found {
-            record(&span, found.origin, Some(&found.known));
+            span::record(&span, found.origin, (found.known.as_ref(), found.passed.as_ref()));
         }
         Ok(found)
     }
 
     /// Finds an item that is not in the body; none for one that is, or that the router doesn't read.
-    async fn elsewhere(&self, part: &MediaPart, tenant: &str) -> Result<Option<Found>, Error> {
+    async fn elsewhere(&self, part: &MediaPart, asker: Asker<'_>) -> Result<Option<Found>, Error> {
         let fault = |fault| Error::Item { index: part.index, param: part.param(), fault };
         match &part.source {
             MediaSource::Data(_) | MediaSource::Opaque => Ok(None),
             MediaSource::Local(_) => Err(fault(Fault::Local)),
             MediaSource::Absent => {
                 let uuid = part.client_uuid.as_deref().unwrap_or_default();
-                let known = self.cache.named(tenant, uuid).await.ok_or_else(|| fault(Fault::UnknownName))?;
+                let known =
+                    self.cache.named(asker.tenant, uuid).await.ok_or_else(|| fault(Fault::UnknownName))?;
                 Ok(Some(Found::of(known, Origin::Named)))
             }
-            MediaSource::Url(url) => {
-                let item = self.cache.fetch(url).await.map_err(|error| match error {
-                    dim_cache::Error::Pool(error) => Error::Pool(error),
-                    error @ (dim_cache::Error::Source(_) | dim_cache::Error::NotAnImage { .. }) => {
-                        fault(Fault::Fetch(error))
-                    }
-                })?;
-                let origin = if item.fetched { Origin::Fetched } else { Origin::Cached };
-                Ok(Some(Found { known: item.known, origin, stored: Some(item.stored) }))
-            }
+            MediaSource::Url(url) => match self.pass(part, url, asker.model).await? {
+                Some(passed) => Ok(Some(passed)),
+                None => self.fetch(url, asker.bytes).await.map(Some).map_err(|error| at_fault(part, error)),
+            },
         }
+    }
+
+    async fn fetch(&self, url: &str, bytes: bool) -> Result<Found, dim_cache::Error> {
+        let origin = |fetched| if fetched { Origin::Fetched } else { Origin::Cached };
+        if bytes {
+            let item = self.cache.fetch(url).await?;
+            return Ok(Found { stored: Some(item.stored), ..Found::of(item.known, origin(item.fetched)) });
+        }
+        let (known, fetched) = self.cache.know(url).await?;
+        Ok(Found::of(known, origin(fetched)))
     }
 }
 
-/// Opens an item's span; what it shows and where it comes from stay out of it.
-fn item_span(part: &MediaPart) -> Span {
-    let index = i64::try_from(part.index).unwrap_or(i64::MAX);
-    tracing::debug_span!("image", index, source = Empty, bytes = Empty, width = Empty, height = Empty)
-}
-
-fn record(span: &Span, origin: Origin, known: Option<&Known>) {
-    span.record("source", origin.as_str());
-    let Some(known) = known else { return };
-    span.record("bytes", known.bytes.cast_signed());
-    if let Some(size) = known.size {
-        span.record("width", i64::from(size.width));
-        span.record("height", i64::from(size.height));
+/// Says whose fault it is that an item cannot be had.
+fn at_fault(part: &MediaPart, error: dim_cache::Error) -> Error {
+    match error {
+        dim_cache::Error::Pool(error) => Error::Pool(error),
+        error @ (dim_cache::Error::Source(_) | dim_cache::Error::NotAnImage { .. }) => {
+            Error::Item { index: part.index, param: part.param(), fault: Fault::Fetch(error) }
+        }
     }
 }
 
 #[derive(Debug)]
 struct Found {
-    known: Known,
+    known: Option<Known>,
     origin: Origin,
     stored: Option<Stored>,
+    passed: Option<Passed>,
 }
 
 impl Found {
     const fn of(known: Known, origin: Origin) -> Self {
-        Self { known, origin, stored: None }
+        Self { known: Some(known), origin, stored: None, passed: None }
     }
 }
 
 impl Resolved {
-    /// Tells whether a request has items that are not in its body.
+    /// Tells whether a request has items that are not in its body, or names of its client's to remember.
     #[must_use]
     pub fn needs_look_up(request: &ChatRequest) -> bool {
-        request.media().iter().any(|part| !matches!(part.source, MediaSource::Data(_) | MediaSource::Opaque))
+        let in_body = |part: &MediaPart| match &part.source {
+            MediaSource::Data(_) => part.client_uuid.is_none(),
+            MediaSource::Opaque => true,
+            MediaSource::Url(_) | MediaSource::Local(_) | MediaSource::Absent => false,
+        };
+        !request.media().iter().all(in_body)
     }
 
     /// Puts together what was found; `elsewhere` may be empty where nothing had to be looked up.
@@ -310,18 +354,19 @@ impl Resolved {
 
     fn add(&mut self, part: &MediaPart, found: Option<Found>) {
         let (index, kind) = (part.index, part.kind);
-        let Some(Found { known, origin, stored }) = found else {
-            self.items.push(Item { index, kind, origin: Origin::Opaque, known: None });
-            return;
+        let (known, origin, stored) = match found {
+            Some(Found { known: Some(known), origin, stored, .. }) => (known, origin, stored),
+            Some(Found { passed: Some(passed), origin, .. }) => return self.add_passed(part, passed, origin),
+            None | Some(_) => return self.add_passed(part, Passed::default(), Origin::Opaque),
         };
         self.facts.push(MediaFact { index, id: Some(known.id.clone()), size: known.size });
         let uuid = Some(known.id.as_str().to_owned());
-        self.edits.push(MediaEdit { index, uuid, replaces_url: stored.is_some() });
+        self.edits.push(MediaEdit { index, uuid, replaces_url: stored.is_some(), unnames: false });
         self.handed.extend(stored.map(|stored| Handed { index, id: known.id.clone(), stored }));
         if origin == Origin::Named {
             self.payload_free.push(known.id.key());
         }
-        self.items.push(Item { index, kind, origin, known: Some(known) });
+        self.items.push(Item { index, kind, origin, known: Some(known), passed: None });
     }
 }
 

@@ -37,15 +37,23 @@ impl Nameless {
     ///
     /// A name fits if the key of the block in which its item begins is what the prompt's block would have with it: the
     /// block itself, all before it and the name must be right for that. Items are named in order of appearance, up to
-    /// the first one that no name fits, or several do.
+    /// the first one that no name fits, or several do. Of an item that begins within the first `cached_tokens`, which
+    /// the engine had before, nothing was shown for this prompt's sake.
     #[must_use]
-    pub fn solve(&self, block_size: u32, sighted: &[Sighted<'_>]) -> Vec<(usize, MediaId)> {
+    pub fn solve(
+        &self,
+        block_size: u32,
+        cached_tokens: u32,
+        sighted: &[Sighted<'_>],
+    ) -> Vec<(usize, MediaId)> {
+        let cached_tokens = usize::try_from(cached_tokens).unwrap_or(usize::MAX);
         let mut found: Vec<(usize, MediaId)> = Vec::new();
         let mut spans: Vec<MediaSpan> = Vec::new();
         let mut keys: Vec<BlockKey> = Vec::new();
         for (at, (item, key)) in self.media.iter().enumerate() {
             let key = match key {
                 Some(key) => *key,
+                None if item.offset < cached_tokens => return found,
                 None => {
                     let fits =
                         self.place(at, block_size, (&mut keys, &spans)).and_then(|place| place.only(sighted));
@@ -145,15 +153,19 @@ mod tests {
         let place = item(0, 20, 8);
         let mut seen = shown(&tokens, &[(place, id(1))], 16);
         let nameless = Nameless::new(ROOT, &tokens, vec![(place, None)]);
-        assert_eq!(nameless.solve(16, &borrowed(&seen)), [(0, id(1))]);
+        assert_eq!(nameless.solve(16, 0, &borrowed(&seen)), [(0, id(1))]);
         seen.extend(shown(&tokens, &[(place, id(1))], 16));
-        assert_eq!(nameless.solve(16, &borrowed(&seen)), [(0, id(1))]);
+        assert_eq!(nameless.solve(16, 0, &borrowed(&seen)), [(0, id(1))]);
         seen.extend(shown(&tokens, &[(place, id(2))], 16));
-        assert_eq!(nameless.solve(16, &borrowed(&seen)), []);
-        assert_eq!(nameless.solve(16, &[]), []);
+        assert_eq!(nameless.solve(16, 0, &borrowed(&seen)), []);
+        assert_eq!(nameless.solve(16, 0, &[]), []);
+        // Of what the engine had before nothing is shown: the name is another's.
+        let seen = shown(&tokens, &[(place, id(1))], 16);
+        assert_eq!(nameless.solve(16, 32, &borrowed(&seen)), []);
+        assert_eq!(nameless.solve(16, 16, &borrowed(&seen)), [(0, id(1))]);
         // Another prompt's item does not fit, whatever its name.
         let other = shown(&[2; 64], &[(place, id(1))], 16);
-        assert_eq!(nameless.solve(16, &borrowed(&other)), []);
+        assert_eq!(nameless.solve(16, 0, &borrowed(&other)), []);
     }
 
     proptest! {
@@ -176,7 +188,7 @@ mod tests {
             let mut seen = shown(&tokens, &truth, 16);
             seen.reverse();
             seen.push((id(99), BlockKey::new(noise)));
-            let found = Nameless::new(ROOT, &tokens, media.clone()).solve(16, &borrowed(&seen));
+            let found = Nameless::new(ROOT, &tokens, media.clone()).solve(16, 0, &borrowed(&seen));
             prop_assert!(found.iter().all(|(index, name)| *name == id(*index)));
             // All of them, up to the first that begins in a block with another nameless one, or in one that is not full.
             let wanted = media.iter().filter(|(_, key)| key.is_none()).map(|(item, _)| *item);

@@ -18,6 +18,8 @@ pub struct MediaEdit {
     pub index: usize,
     /// The identity to give the engine, in place of the client's if there is one.
     pub uuid: Option<String>,
+    /// Whether the client's own identity for the item, if it gives one, is taken away: the engine makes its own.
+    pub unnames: bool,
     /// Whether another URL is to be put in place of the part's, or where it has none.
     pub replaces_url: bool,
 }
@@ -52,6 +54,7 @@ impl ChatRequest {
         for edit in edits {
             let Some(part) = self.media().get(edit.index) else { continue };
             splices.extend(edit.uuid.as_deref().map(|uuid| self.uuid_splice(part, uuid)));
+            splices.extend(edit.unnames.then(|| self.uuid_removal(part)).flatten());
             splices.extend(edit.replaces_url.then(|| self.url_splice(part)).flatten());
         }
         splices
@@ -66,6 +69,12 @@ impl ChatRequest {
         let inside = self.document().at(part.nodes.part).span().start + 1;
         let member = format!("\"uuid\":{quoted},");
         Splice { range: inside..inside, segment: Segment::Text(Bytes::from(member)) }
+    }
+
+    /// Takes away what stands as the part's identity. An empty text would be an identity to engines, null is none.
+    fn uuid_removal(&self, part: &MediaPart) -> Option<Splice> {
+        let range = self.document().at(part.nodes.uuid?).span();
+        Some(Splice { range, segment: Segment::Text(Bytes::from_static(b"null")) })
     }
 
     fn url_splice(&self, part: &MediaPart) -> Option<Splice> {

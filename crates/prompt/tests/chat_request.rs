@@ -160,7 +160,15 @@ fn emitted(request: &ChatRequest, edits: &[MediaEdit], url: impl FnMut(usize) ->
 fn rewrites_only_what_an_edit_names() {
     let edit = |uuid: Option<&str>, url: Option<&'static str>| {
         let url = url.map(|url| Bytes::from_static(url.as_bytes()));
-        (MediaEdit { index: 0, uuid: uuid.map(str::to_owned), replaces_url: url.is_some() }, url)
+        (
+            MediaEdit {
+                index: 0,
+                uuid: uuid.map(str::to_owned),
+                replaces_url: url.is_some(),
+                unnames: false,
+            },
+            url,
+        )
     };
     for (part, (edit, url), expected) in [
         (
@@ -207,7 +215,7 @@ fn rewriting_shares_the_body() {
     let url = format!("data:image/png;base64,{}", "A".repeat(1 << 20));
     let body = Bytes::from(user(&json!([{"type": "image_url", "image_url": {"url": url}}])).to_string());
     let request = ChatRequest::parse(&body).unwrap();
-    let edit = MediaEdit { index: 0, uuid: Some("X".into()), replaces_url: false };
+    let edit = MediaEdit { index: 0, uuid: Some("X".into()), replaces_url: false, unnames: false };
     let outline = request.outline(&[edit]);
     assert!(outline.is_whole());
     let chunks = outline.fill(|_| None);
@@ -257,7 +265,7 @@ proptest! {
             if let Some(url) = &url {
                 target["image_url"]["url"] = json!(url);
             }
-            applied.push(MediaEdit { index, uuid, replaces_url: url.is_some() });
+            applied.push(MediaEdit { index, uuid, replaces_url: url.is_some(), unnames: false });
         }
         applied.reverse();
         let url = |index: usize| edits[index].1.clone().map(Bytes::from);

@@ -47,7 +47,7 @@ fn media_and_salt_change_together() {
     let part = r#"{"type":"image_url","image_url":{"url":"http://h/a"}}"#;
     let body = format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}],"cache_salt":"mine"}}"#);
     let request = ChatRequest::parse(&Bytes::from(body)).unwrap();
-    let edit = MediaEdit { index: 0, uuid: Some("X".to_owned()), replaces_url: true };
+    let edit = MediaEdit { index: 0, uuid: Some("X".to_owned()), replaces_url: true, unnames: false };
     let outline = request.outline_salted(&[edit], "S").unwrap();
     let salted = outline.fill(|_| Some(Bytes::from_static(b"http://m/1"))).concat();
     let part = r#"{"uuid":"X","type":"image_url","image_url":{"url":"http://m/1"}}"#;

@@ -166,6 +166,7 @@ impl Shared {
     pub(crate) fn sample(&self) -> Vec<Sampled> {
         let sizes = self.reader.media.cache().sizes();
         let lessons = self.reader.lessons.figures();
+        let (facts, names) = (self.facts.tally(), self.names.tally());
         let fleet = self.models.directory().fleet();
         let desks = self.models.desks();
         let views: Vec<_> = desks.values().map(|desk| desk.index.view()).collect();
@@ -201,6 +202,10 @@ impl Shared {
                 float(lessons.contradicted),
             ),
             gauge("media_facts", "URLs known", float(sizes.facts)),
+            gauge("media_facts_told", "Media facts told to other frontends", float(facts.told)),
+            gauge("media_facts_heard", "Media facts heard of other frontends", float(facts.heard)),
+            gauge("media_names_learned", "Engines' own names for images learned", float(names.learned)),
+            gauge("media_names_unsolved", "Requests that told no name", float(names.unsolved)),
             gauge("media_stored_bytes", "Fetched media kept", float(sizes.stored_bytes)),
             gauge("cpu_jobs", "CPU jobs running or waiting", float(self.reader.pool.depth())),
             gauge(

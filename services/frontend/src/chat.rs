@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
 use placement::{Confidence, Obstacle, Traits};
+use prompt::PlacedMedia;
 use tracing::Instrument as _;
 
 use crate::answer::Answer;
@@ -17,6 +18,7 @@ use crate::call::Call;
 use crate::config::Tenancy;
 use crate::dispatch::{Dispatch, Draft, waiting};
 use crate::headers::{self, Wishes};
+use crate::names::Names;
 use crate::record::{MediaReport, Record};
 use crate::shared::Shared;
 use crate::trace;
@@ -47,7 +49,7 @@ impl Shared {
         body: Bytes,
     ) -> Result<Response<Answer>, ApiError> {
         let wishes = Wishes::read(&call.parts.headers, &call.caller)?;
-        let mut understood = self.understand(kind, call, body).await?;
+        let mut understood = self.understand(kind, call, (body, true)).await?;
         let (question, draft) = self.question(&mut understood, call, wishes);
         let dispatch = Dispatch {
             method: Method::POST,
@@ -77,7 +79,7 @@ impl Shared {
             return Err(ApiError::new(StatusCode::FORBIDDEN, "operator_required", message));
         }
         let wishes = Wishes::read(&call.parts.headers, &call.caller)?;
-        let mut understood = self.understand(Kind::Chat, call, body).await?;
+        let mut understood = self.understand(Kind::Chat, call, (body, false)).await?;
         let (question, draft) = self.question(&mut understood, call, wishes);
         let desk = self.models.desk(&understood.model).await?;
         let record = match desk.scheduler.explain(&question).await? {
@@ -103,17 +105,21 @@ impl Shared {
         Ok(record.explain())
     }
 
-    async fn understand(&self, kind: Kind, call: &Call<'_>, body: Bytes) -> Result<Understood, ApiError> {
-        let span = trace::preprocess();
+    /// Reads a body that is to be forwarded, or only to be explained.
+    async fn understand(
+        &self,
+        kind: Kind,
+        call: &Call<'_>,
+        (body, forwarded): (Bytes, bool),
+    ) -> Result<Understood, ApiError> {
+        let (span, tenant) = (trace::preprocess(), &call.caller.tenant);
         let understood = match kind {
-            Kind::Chat => self.reader.chat(body, &call.caller.tenant).instrument(span.clone()).await?,
-            Kind::Completion => {
-                self.reader.completion(body, &call.caller.tenant).instrument(span.clone()).await?
-            }
+            Kind::Chat => self.reader.chat(body, tenant, forwarded).instrument(span.clone()).await?,
+            Kind::Completion => self.reader.completion(body, tenant).instrument(span.clone()).await?,
         };
         trace::understood(&span, &understood);
         for item in &understood.items {
-            self.metrics.media(item.origin.as_str(), if item.known.is_some() { "known" } else { "unread" });
+            self.metrics.media(item.origin.as_str(), outcome(item));
         }
         if let Some(fallback) = understood.fallback {
             self.metrics.fallback(fallback);
@@ -128,6 +134,7 @@ impl Shared {
         wishes: Wishes,
     ) -> (ScheduleRequest, Draft) {
         let policy = wishes.policy.unwrap_or(self.defaults.policy);
+        let names = Names::of(&understood.model, &mut understood.prepared, &understood.items);
         let routing = Arc::new(std::mem::take(&mut understood.prepared.routing));
         let prepared = &understood.prepared;
         let mut question = ScheduleRequest::new(Arc::clone(&routing), policy);
@@ -136,8 +143,10 @@ impl Shared {
         question.adapter.clone_from(&understood.adapter);
         question.salted = understood.salted;
         question.payload_free.clone_from(&understood.payload_free);
-        question.first_media_token =
-            prepared.media.first().map(|placed| u32::try_from(placed.offset).unwrap_or(u32::MAX));
+        question.media_bytes =
+            understood.items.iter().filter_map(|item| Some(item.known.as_ref()?.bytes)).sum();
+        let first = prepared.media.first().or_else(|| prepared.beyond.first());
+        question.first_media_token = first.map(|placed| u32::try_from(placed.offset).unwrap_or(u32::MAX));
         question.streams = understood.params.stream;
         question.waiting = waiting(self.defaults.wait_max, understood.params.priority, &call.caller.tenant);
         let record = Record {
@@ -169,26 +178,40 @@ impl Shared {
             traits: Traits { hybrid: understood.hybrid, scoped },
             confidence: prepared.confidence,
             homework: understood.homework.clone(),
+            names,
         };
         (question, draft)
     }
 }
 
+/// Says how well an item is known.
+fn outcome(item: &Item) -> &'static str {
+    match (&item.known, &item.passed) {
+        (Some(_), _) => "known",
+        (None, Some(passed)) if passed.id.is_some() => "named",
+        (None, Some(passed)) if passed.size.is_some() => "sized",
+        (None, Some(_) | None) => "unread",
+    }
+}
+
 fn report(item: &Item, understood: &Understood) -> MediaReport {
-    let size = item.known.as_ref().and_then(|known| known.size);
-    let placed = understood.prepared.media.iter().find(|placed| placed.index == item.index);
-    let unsized_image = item.known.is_none() || size.is_none();
+    let (known, passed) = (item.known.as_ref(), item.passed.as_ref());
+    let size = known.and_then(|known| known.size).or_else(|| passed?.size);
+    let media_id = known.map(|known| known.id.clone()).or_else(|| passed?.id.clone());
+    let find = |placed: &[PlacedMedia]| placed.iter().copied().find(|placed| placed.index == item.index);
+    let (keyed, beyond) = (find(&understood.prepared.media), find(&understood.prepared.beyond));
     MediaReport {
         index: item.index,
         kind: item.kind.as_str(),
-        media_id: item.known.as_ref().map(|known| known.id.clone()),
+        media_id: media_id.clone(),
         width: size.map(|size| size.width),
         height: size.map(|size| size.height),
-        tokens: placed.map(|placed| placed.tokens),
+        tokens: keyed.or(beyond).map(|placed| placed.tokens),
         source: item.origin.as_str(),
-        fallback: match placed {
+        fallback: match keyed {
             Some(_) => None,
-            None if unsized_image => Some("media-unsized"),
+            None if size.is_none() => Some("media-unsized"),
+            None if media_id.is_none() => Some("media-unidentified"),
             None => understood.fallback,
         },
     }

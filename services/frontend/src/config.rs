@@ -118,6 +118,15 @@ impl std::str::FromStr for Tenancy {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MediaConfig {
+    /// What is done about images behind URLs: `fetch` (fetched here, handed over), or `passthrough` (the engine fetches
+    /// them, only their headers are read here).
+    pub mode: MediaMode,
+    /// What is done about images of some hosts instead: `fetch`, `probe` (as `passthrough`) or `never` (no I/O at all
+    /// here), by host: a name, `*.name`, an address, or `*`, perhaps with a port. The narrowest pattern decides.
+    pub hosts: BTreeMap<String, String>,
+    /// URLs (`https://*.cdn.example/blobs/*`) of which the operator promises that what is behind them never changes:
+    /// where engines fetch them, they are told the URL's own identity.
+    pub immutable_urls: Vec<String>,
     /// Networks, as CIDRs, from which media are fetched although they are not public.
     pub allow_networks: Vec<String>,
     /// Media items in one request.
@@ -171,9 +180,51 @@ impl std::fmt::Display for HandOverConfig {
     }
 }
 
+/// What is done about images behind URLs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MediaMode {
+    /// The frontend fetches them and hands them over.
+    #[default]
+    Fetch,
+    /// The engine fetches them; the frontend reads headers.
+    Passthrough,
+}
+
+/// A text that names no mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown media mode {text:?}, expected fetch or passthrough")]
+pub struct UnknownMediaMode {
+    text: String,
+}
+
+impl std::str::FromStr for MediaMode {
+    type Err = UnknownMediaMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMediaMode> {
+        match text {
+            "fetch" => Ok(Self::Fetch),
+            "passthrough" => Ok(Self::Passthrough),
+            _ => Err(UnknownMediaMode { text: text.to_owned() }),
+        }
+    }
+}
+
+impl std::fmt::Display for MediaMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Fetch => "fetch",
+            Self::Passthrough => "passthrough",
+        })
+    }
+}
+
 impl Default for MediaConfig {
     fn default() -> Self {
         Self {
+            mode: MediaMode::Fetch,
+            hosts: BTreeMap::new(),
+            immutable_urls: Vec::new(),
             allow_networks: Vec::new(),
             items_max: 64,
             item_bytes_max: 32 << 20,

@@ -20,6 +20,7 @@ use crate::api_error::ApiError;
 use crate::headers;
 use crate::homework::Homework;
 use crate::lessons::Build;
+use crate::names::Names;
 use crate::payload::Payload;
 use crate::record::{Record, WITHDRAWN};
 use crate::relay::{Relay, Ticket};
@@ -55,6 +56,8 @@ pub(crate) struct Draft {
     pub(crate) confidence: Confidence,
     /// Images whose counts are learned.
     pub(crate) homework: Option<Arc<Homework>>,
+    /// What it has to do with engines' names for images.
+    pub(crate) names: Names,
 }
 
 impl Draft {
@@ -169,6 +172,7 @@ impl Shared {
         let Assignment { worker, holder, decision, reservation } = assignment;
         let record = self.remember(dispatch, &worker.card, (decision, predicted));
         let sighting = self.sighting(&record.model, &holder);
+        let quest = self.ask_names(&dispatch.draft.names, &holder, worker.card.block_size);
         let body = self.body_for(&dispatch.payload, &worker.card).await?;
         let span = trace::proxy(&record, &holder);
         let sent = self.forward(dispatch, body, (&worker.endpoint, holder.rank));
@@ -186,6 +190,7 @@ impl Shared {
                     record,
                     holder,
                     sighting,
+                    quest,
                     draft: dispatch.draft.clone(),
                     feature: dispatch.question.feature(),
                     tenant: dispatch.question.waiting.tenant,

@@ -17,6 +17,7 @@ mod homework;
 mod lessons;
 mod loaded_models;
 mod media_address;
+mod media_parts;
 mod media_surface;
 mod media_token;
 mod metrics;
@@ -25,6 +26,7 @@ mod model_desk;
 mod model_list;
 mod model_supply;
 mod models;
+mod names;
 mod payload;
 mod presence;
 mod proxy;
@@ -44,7 +46,8 @@ mod verification;
 mod wiring;
 
 pub use config::{
-    Config, HandOverConfig, KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy, UnknownTenancy,
+    Config, HandOverConfig, KeyConfig, Limits, MediaConfig, MediaMode, ModelConfig, Tenancy,
+    UnknownMediaMode, UnknownTenancy,
 };
 pub use loaded_models::{LoadedModel, LoadedModels, load_models};
 pub use wiring::{Frontend, Ports, http_ports, run};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actor_kit::Node;
 use actors::{
     DeskLimits, DirectoryHandle, IndexShelf, IndexerArgs, IndexerHandle, Ledger, LoadBoardHandle,
-    ReplicatorArgs, ReplicatorHandle, SchedulerArgs, SchedulerHandle,
+    MediaListener, ReplicatorArgs, ReplicatorHandle, SchedulerArgs, SchedulerHandle,
 };
 use identity::ModelName;
 use placement::QueueLimits;
@@ -34,12 +34,27 @@ pub(crate) struct DeskParts {
     pub(crate) shelf: IndexShelf,
     pub(crate) ledger: Ledger,
     pub(crate) board: LoadBoardHandle,
+    /// Who hears of the media in engines' prompts.
+    pub(crate) listeners: Vec<Arc<dyn MediaListener>>,
     pub(crate) limits: block_index::Limits,
     pub(crate) lessons: Lessons,
     pub(crate) seed: u64,
 }
 
 impl DeskParts {
+    /// Lists who hears of the media in a model's prompts.
+    fn listeners_of(&self, model: &ModelName, models: &Models) -> Vec<Arc<dyn MediaListener>> {
+        let attendance = Attendance {
+            model: model.clone(),
+            models: models.clone(),
+            directory: self.directory.clone(),
+            lessons: self.lessons.clone(),
+        };
+        let mut listeners = self.listeners.clone();
+        listeners.push(Arc::new(attendance));
+        listeners
+    }
+
     /// Starts the actors of a model, one of `models`.
     pub(crate) async fn open(
         &self,
@@ -55,12 +70,7 @@ impl DeskParts {
             clock: Arc::clone(&self.clock),
             indexer: index.clone(),
             cards: Arc::new(self.directory.clone()),
-            listeners: vec![Arc::new(Attendance {
-                model: model.clone(),
-                models: models.clone(),
-                directory: self.directory.clone(),
-                lessons: self.lessons.clone(),
-            })],
+            listeners: self.listeners_of(model, models),
             policy: membership::replica::Policy::default(),
             blocks_max: u64::from(self.limits.blocks_max),
             seed: self.seed,

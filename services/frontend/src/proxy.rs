@@ -17,6 +17,7 @@ use crate::call::Call;
 use crate::config::Tenancy;
 use crate::dispatch::{Dispatch, Draft, waiting};
 use crate::headers::{self, Wishes};
+use crate::names::Names;
 use crate::payload::Payload;
 use crate::record::Record;
 use crate::shared::Shared;
@@ -102,6 +103,7 @@ fn draft(id: &str, model: ModelName) -> Draft {
         traits: Traits::default(),
         confidence: Confidence::Unknown,
         homework: None,
+        names: Names::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use actors::Reservation;
+use actors::{Quest, Reservation};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use identity::Holder;
@@ -38,6 +38,8 @@ pub(crate) struct Ticket {
     pub(crate) holder: Holder,
     /// How the index stood when the request was placed.
     pub(crate) sighting: Sighting,
+    /// Asks for the names that the engine gives to the request's images.
+    pub(crate) quest: Option<Quest>,
     pub(crate) draft: Draft,
     /// What the prediction rests on.
     pub(crate) feature: placement::Feature,
@@ -72,8 +74,11 @@ impl Relay {
             if let Some(reservation) = ticket.reservation.take() {
                 reservation.finish();
             }
-            let shared = Arc::clone(&ticket.shared);
-            shared.verify(&ticket, self.scanner.usage());
+            let (shared, usage) = (Arc::clone(&ticket.shared), self.scanner.usage());
+            if let Some(quest) = ticket.quest.take().filter(|_| ticket.succeeded) {
+                quest.answered(usage.and_then(|usage| usage.cached_tokens()));
+            }
+            shared.verify(&ticket, usage);
         }
     }
 

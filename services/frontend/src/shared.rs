@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use actors::{FactBoardHandle, NameLearnerHandle};
 use placement::Policy;
 use ports::{Clock, Engine};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,10 @@ pub(crate) struct Shared {
     pub(crate) reader: Reader,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) hand_over: HandOver,
+    /// Learns the names that engines give to images.
+    pub(crate) names: NameLearnerHandle,
+    /// Shares what is learned of media.
+    pub(crate) facts: FactBoardHandle,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) records: RecordLog,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actors::media_resolver::{Elsewhere, InBody, Item, Resolved};
+use actors::media_resolver::{Asker, Elsewhere, InBody, Item, Resolved};
 use actors::{MediaResolver, Preprocessor};
 use bytes::Bytes;
 use identity::{KeyScope, MediaKey, ModelName};
@@ -62,7 +62,14 @@ enum Step {
 
 impl Reader {
     /// Reads a chat request: one job for what is in the body, a second one only if media had to be looked up.
-    pub(crate) async fn chat(&self, body: Bytes, tenant: &str) -> Result<Understood, ApiError> {
+    ///
+    /// Where it is not to be forwarded, no media are fetched that facts tell enough of.
+    pub(crate) async fn chat(
+        &self,
+        body: Bytes,
+        tenant: &str,
+        forwarded: bool,
+    ) -> Result<Understood, ApiError> {
         let (reader, bytes, key) = (self.clone(), body.len(), self.key(tenant));
         let own = key.clone();
         let first = move || {
@@ -81,8 +88,9 @@ impl Reader {
             Ok(Step::LookUp(step)) => {
                 let (request, in_body) = *step;
                 // A model nobody serves is said before anything is fetched.
-                self.models.resolve(request.model())?;
-                let elsewhere = self.media.look_up(&request, tenant).await?;
+                let model = self.models.resolve(request.model())?.model;
+                let asker = Asker { tenant, model: &model, bytes: forwarded };
+                let elsewhere = self.media.look_up(&request, asker).await?;
                 let resolved = Resolved::join(&request, in_body, elsewhere);
                 self.media.remember(&request, &resolved, tenant).await;
                 let reader = self.clone();

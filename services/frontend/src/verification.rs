@@ -94,6 +94,7 @@ impl Shared {
         }
         if let Verdict::Mismatch(class) = verdict {
             self.records.keep(record);
+            self.distrust(&ticket.draft.names, &record.model);
             let request_id = &record.request_id;
             tracing::debug!(request_id, worker = %ticket.holder.worker, class = class.as_str(), "prediction was wrong");
         }

@@ -7,16 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actor_kit::Node;
-use actors::media_resolver::{self, MediaResolver};
 use actors::{
-    Bitmaps, DimCache, DirectoryArgs, DirectoryHandle, IndexShelf, Ledger, LoadBoardArgs, LoadBoardHandle,
-    Preprocessor, bitmaps, dim_cache, preprocessor,
+    Bitmaps, DirectoryArgs, DirectoryHandle, IndexShelf, Ledger, LoadBoardArgs, LoadBoardHandle,
+    MediaListener, Preprocessor, bitmaps, preprocessor,
 };
 use adapter_http::{Authorities, Bounds, Listener, TlsFiles};
 use anyhow::Context;
 use identity::Incarnation;
 use media_probe::AddressPolicy;
-use ports::media_source::Limits as FetchLimits;
 use ports::{Bus, Clock, Engine, MediaSource, Registry, StateStore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +27,7 @@ use crate::hand_over::{HandOver, Way};
 use crate::lessons::Lessons;
 use crate::loaded_models::{LoadedModels, MediaOverrides, load_models};
 use crate::media_address::MediaAddress;
+use crate::media_parts::MediaParts;
 use crate::media_surface::MediaSurface;
 use crate::metrics::Metrics;
 use crate::model_cache::ModelCache;
@@ -123,9 +122,12 @@ impl Frontend {
         let id = name(config, address);
         let node = Node::start(&format!("frontend-{id}"));
         let seed = xxh3_64_with_seed(id.as_bytes(), ports.clock.wall_ms());
-        let desks = start_actors(config, &ports, &node, (&id, seed)).await?;
-        let models = Models::new(desks.directory.clone(), models);
         let pool = Preprocessor::new(pool_config(config));
+        let parts_of_media = MediaParts::start(config, &ports, &node, (&id, pool.clone())).await?;
+        let listeners: Vec<Arc<dyn MediaListener>> = vec![Arc::new(parts_of_media.names.clone())];
+        let mut desks = start_actors(config, &ports, &node, (&id, seed)).await?;
+        desks.listeners = listeners;
+        let models = Models::new(desks.directory.clone(), models);
         let registry = Arc::clone(&ports.registry);
         let supply = ModelSupply {
             namespace: config.namespace.clone(),
@@ -142,7 +144,7 @@ impl Frontend {
         let address_of_media = media.as_ref().map(|(_, address)| address.clone());
         let hand_over = hand_over(&config.media, &ports, &pool, address_of_media);
         let parts = (models, desks.lessons.clone(), pool, hand_over);
-        let shared = Arc::new(share(config, ports, parts, (id, seed, policy)));
+        let shared = Arc::new(share(config, (ports, parts_of_media), parts, (id, seed, policy)));
         let mut tasks = JoinSet::new();
         tasks.spawn(open_desks(desks, shared.models.clone(), shared.stop.clone()));
         tasks.spawn(supply.run(shared.stop.clone()));
@@ -214,13 +216,13 @@ const HEAD: Duration = Duration::from_secs(60);
 /// Puts together what requests share.
 fn share(
     config: &Config,
-    ports: Ports,
+    (ports, media): (Ports, MediaParts),
     (models, lessons, pool, hand_over): (Models, Lessons, Preprocessor, HandOver),
     (id, seed, policy): (String, u64, placement::Policy),
 ) -> Shared {
     let reader = Reader {
         models: models.clone(),
-        media: resolver(&config.media, &ports, pool.clone()),
+        media: media.resolver,
         lessons,
         pool,
         clock: Arc::clone(&ports.clock),
@@ -235,6 +237,8 @@ fn share(
         models,
         hand_over,
         reader,
+        names: media.names,
+        facts: media.facts,
         started: ports.clock.now(),
         engine: ports.engine,
         clock: ports.clock,
@@ -306,23 +310,6 @@ fn hand_over(
     HandOver { way, bitmaps: config.decode.then(|| Bitmaps::new(bounds, pool.clone())) }
 }
 
-fn resolver(config: &MediaConfig, ports: &Ports, pool: Preprocessor) -> MediaResolver {
-    let limits = FetchLimits {
-        bytes_max: config.item_bytes_max,
-        deadline: Duration::from_millis(config.fetch_ms),
-        redirects_max: config.redirects_max,
-    };
-    let cache = dim_cache::Config {
-        stored_bytes_max: config.stored_bytes_max,
-        limits,
-        ..dim_cache::Config::default()
-    };
-    let cache = DimCache::new(cache, Arc::clone(&ports.media), Arc::clone(&ports.clock), pool);
-    let bounds =
-        media_resolver::Config { items_max: config.items_max, item_bytes_max: config.item_bytes_max };
-    MediaResolver::new(bounds, cache)
-}
-
 async fn start_actors(
     config: &Config,
     ports: &Ports,
@@ -359,6 +346,7 @@ async fn start_actors(
         ledger,
         board,
         lessons: Lessons::default(),
+        listeners: Vec::new(),
         limits: block_index::Limits {
             holders_max: config.limits.index_holders_max,
             blocks_max: config.limits.index_blocks_max,

@@ -1,7 +1,7 @@
 //! Gives a tenant's media names of its own.
 
 use identity::MediaId;
-use prompt::{ChatRequest, MediaEdit, TenantKey};
+use prompt::{ChatRequest, TenantKey};
 
 use super::{Origin, Resolved};
 
@@ -29,10 +29,11 @@ impl Resolved {
         let named = self.items.iter().filter(|item| item.origin == Origin::Named);
         self.payload_free = named.filter_map(|item| Some(item.known.as_ref()?.id.key())).collect();
         for part in request.media() {
-            let replaced = self.edits.iter().any(|edit| edit.index == part.index && edit.uuid.is_some());
-            if let (Some(uuid), false) = (&part.client_uuid, replaced) {
-                let uuid = Some(key.media_name(uuid).as_str().to_owned());
-                self.edits.push(MediaEdit { index: part.index, uuid, replaces_url: false });
+            let unread = self.items.get(part.index).is_some_and(|item| item.origin == Origin::Opaque);
+            let edit = self.edits.iter_mut().find(|edit| edit.index == part.index && unread);
+            if let (Some(uuid), Some(edit)) = (&part.client_uuid, edit) {
+                edit.uuid = Some(key.media_name(uuid).as_str().to_owned());
+                edit.unnames = false;
             }
         }
         self

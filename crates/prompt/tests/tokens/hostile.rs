@@ -160,7 +160,8 @@ fn any_body_is_served_or_refused() {
                     prompts.set(prompts.get() + 1);
                 }
             }
-            let edit = |index| MediaEdit { index, uuid: Some("u".into()), replaces_url: true };
+            let edit =
+                |index| MediaEdit { index, uuid: Some("u".into()), replaces_url: true, unnames: false };
             let edits: Vec<MediaEdit> = (0..request.media().len()).map(edit).collect();
             let url = Bytes::from_static(b"http://m");
             let emitted: Vec<u8> = request.outline(&edits).fill(|_| Some(url.clone())).concat();

@@ -268,7 +268,7 @@ fn an_image_without_a_name_ends_the_keys_and_not_the_prompt() {
         ids.iter().enumerate().map(|(index, id)| (id, first_key(index))).collect();
     let nameless = part.nameless.unwrap();
     assert_eq!(nameless.indices().collect::<Vec<_>>(), [1]);
-    assert_eq!(nameless.solve(16, &sighted), [(1, MediaId::new("id1"))]);
+    assert_eq!(nameless.solve(16, 0, &sighted), [(1, MediaId::new("id1"))]);
     assert_eq!(whole.nameless, None);
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use frontend::{HandOverConfig, KeyConfig, Limits, MediaConfig, ModelConfig, Tenancy};
+use frontend::{HandOverConfig, KeyConfig, Limits, MediaConfig, MediaMode, ModelConfig, Tenancy};
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,15 @@ pub(crate) struct Config {
     /// Decode fetched images here, once, and hand them over as bitmaps.
     #[arg(long, value_name = "BOOL")]
     media_decode: Option<bool>,
+    /// What is done about images behind URLs: fetch (they are handed over) or passthrough (the engine fetches them).
+    #[arg(long)]
+    media_mode: Option<MediaMode>,
+    /// What is done about images of a host instead: fetch, probe or never; repeatable.
+    #[arg(long, value_name = "HOST=TREATMENT")]
+    media_host: Vec<String>,
+    /// URL pattern of images that never change; repeatable.
+    #[arg(long, value_name = "PATTERN")]
+    media_immutable_url: Vec<String>,
     /// Time from being asked to end to closing the listeners, unready meanwhile, in milliseconds.
     #[arg(long)]
     leave_ms: Option<u64>,
@@ -92,6 +101,9 @@ impl Default for Config {
             media_listen: None,
             media_advertise: None,
             media_decode: None,
+            media_mode: None,
+            media_host: Vec::new(),
+            media_immutable_url: Vec::new(),
             leave_ms: None,
             drain_ms: None,
             media_kwargs: own.media_kwargs,
@@ -132,10 +144,26 @@ impl Config {
         own.media.listen = self.media_listen.unwrap_or(own.media.listen);
         own.media.advertise = self.media_advertise.or(own.media.advertise);
         own.media.decode = self.media_decode.unwrap_or(own.media.decode);
+        own.media.mode = self.media_mode.unwrap_or(own.media.mode);
+        own.media.hosts.extend(treatments(&self.media_host)?);
+        own.media.immutable_urls.extend(self.media_immutable_url);
         own.limits.leave_ms = self.leave_ms.unwrap_or(own.limits.leave_ms);
         own.limits.drain_ms = self.drain_ms.unwrap_or(own.limits.drain_ms);
         Ok(own)
     }
+}
+
+/// Reads `HOST=TREATMENT` pairs.
+///
+/// # Errors
+/// Names the one that is none.
+pub(crate) fn treatments(specs: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    let pair = |spec: &String| {
+        let (host, treatment) = spec.split_once('=')?;
+        Some((host.to_owned(), treatment.to_owned()))
+    };
+    let read = |spec| pair(spec).with_context(|| format!("--media-host {spec:?}: expected HOST=TREATMENT"));
+    specs.iter().map(read).collect()
 }
 
 /// Reads `NAME=DIR`; a directory alone serves under its own name.

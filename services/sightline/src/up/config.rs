@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use frontend::HandOverConfig;
+use frontend::{HandOverConfig, MediaMode};
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,15 @@ pub struct Config {
     /// --allowed-local-media-path.
     #[arg(long, value_name = "DIR")]
     pub media_dir: Option<PathBuf>,
+    /// What is done about images behind URLs: fetch (they are handed over) or passthrough (the engine fetches them).
+    #[arg(long, default_value_t = Self::default().media_mode)]
+    pub media_mode: MediaMode,
+    /// What is done about images of a host instead: fetch, probe or never; repeatable, or split by commas.
+    #[arg(long, value_name = "HOST=TREATMENT", value_delimiter = ',')]
+    pub media_host: Vec<String>,
+    /// URL pattern of images that never change; repeatable, or split by spaces.
+    #[arg(long, value_name = "PATTERN", value_delimiter = ' ')]
+    pub media_immutable_url: Vec<String>,
     /// A real engine to attach instead of simulated ones: URL,kv-events=ENDPOINT and, where they apply,
     /// ,replay=ENDPOINT and ,bind; repeatable,
     /// or split by spaces.
@@ -99,6 +108,9 @@ impl Default for Config {
             media_hand_over: HandOverConfig::default(),
             media_decode: false,
             media_dir: None,
+            media_mode: MediaMode::Fetch,
+            media_host: Vec::new(),
+            media_immutable_url: Vec::new(),
             engine: Vec::new(),
             engines_as_processes: false,
             engine_port: 8100,

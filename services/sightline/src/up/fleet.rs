@@ -176,6 +176,9 @@ fn frontend_config(config: &Config, model: &str, index: u16) -> anyhow::Result<f
     own.media.allow_networks.clone_from(&config.media_allow_net);
     own.media.hand_over = config.media_hand_over;
     own.media.decode = config.media_decode;
+    own.media.mode = config.media_mode;
+    own.media.hosts.extend(crate::cluster::treatments(&config.media_host)?);
+    own.media.immutable_urls.clone_from(&config.media_immutable_url);
     own.limits.drain_ms = u64::try_from(DRAIN.as_millis())?;
     Ok(own)
 }

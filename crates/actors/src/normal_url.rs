@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ports::media_source::Error;
 use url::Url;
 
 /// Query parameters that sign or vary a URL without naming another resource.
@@ -32,21 +33,34 @@ const SIGNATURES: [&str; 22] = [
 const SIGNATURE_PREFIXES: [&str; 3] = ["x-amz-", "x-goog-", "x-oss-"];
 const CACHE_BUSTERS: [&str; 5] = ["_", "cb", "cachebuster", "cache_buster", "nocache"];
 
+/// Longest URL that is asked for, in bytes.
+const URL_BYTES_MAX: usize = 16 << 10;
 /// Longest text that is kept as it is, in bytes.
 const KEPT_BYTES_MAX: usize = 256;
 
 /// A normalised URL, and what of the original it does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NormalUrl {
+pub(crate) struct NormalUrl {
     /// The key, at most 256 bytes: without fragment, signature and cache-buster parameters.
-    pub(super) key: Arc<str>,
+    pub(crate) key: Arc<str>,
     /// The dropped signature parameters. Facts got with others must be confirmed by the origin before they are used:
     /// else whoever knows a URL without its signature would see what the signature protects.
-    pub(super) credentials: Arc<str>,
+    pub(crate) credentials: Arc<str>,
 }
 
-/// Normalises a URL; none if it is none.
-pub(super) fn normalise(text: &str) -> Option<NormalUrl> {
+/// Normalises a URL.
+///
+/// # Errors
+/// It is too long, or none at all.
+pub(crate) fn normalise(text: &str) -> Result<NormalUrl, Error> {
+    let url = |reason: String| Error::Url { reason };
+    if text.len() > URL_BYTES_MAX {
+        return Err(url(format!("longer than {URL_BYTES_MAX} bytes")));
+    }
+    parse(text).ok_or_else(|| url("not an absolute url".to_owned()))
+}
+
+fn parse(text: &str) -> Option<NormalUrl> {
     let mut url = Url::parse(text).ok()?;
     url.set_fragment(None);
     let mut credentials = String::new();
@@ -101,7 +115,8 @@ mod tests {
             let normal = normalise(text).unwrap();
             assert_eq!((&*normal.key, &*normal.credentials), (key, credentials), "{text}");
         }
-        assert_eq!(normalise("nonsense"), None);
+        assert!(normalise("nonsense").is_err());
+        assert!(normalise(&format!("http://h/{}", "x".repeat(URL_BYTES_MAX))).is_err());
         let long = |tail: &str| normalise(&format!("http://h/{}{tail}", "x".repeat(5000))).unwrap().key;
         assert_eq!((long("a").len(), long("a")), (64, long("a")));
         assert_ne!(long("a"), long("b"));
