@@ -80,11 +80,11 @@ impl Matrix {
         let lasted = began.elapsed();
 
         let healed = Instant::now();
-        until(&case, &self.cluster, Cluster::disagreement).await;
+        let last = until(&case, &self.cluster, Cluster::disagreement).await;
         let agreed = healed.elapsed();
         self.load.pause().await;
-        until(&case, &self.cluster, Cluster::busy).await;
-        until(&case, &self.cluster, Cluster::difference).await;
+        drop(until(&case, &self.cluster, Cluster::busy).await);
+        drop(until(&case, &self.cluster, Cluster::difference).await);
         let settled = healed.elapsed();
         self.predictions(&case, (before, after)).await;
         self.sums(after).await;
@@ -94,7 +94,8 @@ impl Matrix {
             case.name
         );
         if settled > HEALED_WITHIN {
-            self.wrong.push(format!("{}: settled only {settled:?} after it was healed", case.name));
+            let why = format!("{}: settled only {settled:?} after it was healed, at last {last}", case.name);
+            self.wrong.push(why);
         }
     }
 
@@ -178,11 +179,17 @@ impl Matrix {
     }
 }
 
-/// Waits until nothing is named any more.
-async fn until(case: &Case, cluster: &Cluster, named: impl AsyncFn(&Cluster) -> Option<String>) {
+/// Waits until nothing is named any more; returns what was named last.
+async fn until(case: &Case, cluster: &Cluster, named: impl AsyncFn(&Cluster) -> Option<String>) -> String {
     let end = Instant::now() + DEADLINE;
+    let mut last = String::new();
     while let Some(why) = named(cluster).await {
         assert!(Instant::now() < end, "{}: still {why}\n{}", case.name, cluster.log());
+        if setting("SIGHTLINE_DEBUG_CONV").is_some() {
+            println!("{:?} {why}", Instant::now());
+        }
+        last = why;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    last
 }

@@ -147,7 +147,7 @@ fn of_tls(error: &ConnectError) -> bool {
 }
 
 const RECONNECT_MIN: Duration = Duration::from_millis(20);
-const RECONNECT_MAX: Duration = Duration::from_secs(1);
+const RECONNECT_MAX: Duration = Duration::from_millis(500);
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// A dead peer is noticed after two of these.
 const PING_PERIOD: Duration = Duration::from_secs(2);
@@ -189,7 +189,7 @@ impl Config {
     }
 }
 
-/// Doubles from 20 ms up to 1 s.
+/// Doubles from 20 ms up to 500 ms.
 fn pause(attempts: usize) -> Duration {
     let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
     RECONNECT_MIN.saturating_mul(1 << doublings).min(RECONNECT_MAX)
@@ -200,9 +200,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_second() {
+    fn pauses_grow_to_half_a_second() {
         let pauses: Vec<u128> = (0..9).map(|attempts| pause(attempts).as_millis()).collect();
-        assert_eq!(pauses, [20, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+        assert_eq!(pauses, [20, 20, 40, 80, 160, 320, 500, 500, 500]);
         assert_eq!(pause(usize::MAX), RECONNECT_MAX);
     }
 

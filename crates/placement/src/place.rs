@@ -23,7 +23,10 @@ pub struct Turn {
 /// # Errors
 /// [`Unplaced`] when no candidate can serve the request; `may_wait` says whether queueing can help.
 pub fn place(wanted: &Wanted<'_>, candidates: &[Candidate<'_>], turn: Turn) -> Result<Decision, Unplaced> {
-    let appraisals: Vec<Appraisal> = candidates.iter().map(|candidate| appraise(wanted, candidate)).collect();
+    let encoding = candidates.iter().filter(|candidate| is_encoding(wanted, candidate)).count();
+    let crowded = encoding >= ENCODING_MAX;
+    let appraisals: Vec<Appraisal> =
+        candidates.iter().map(|candidate| appraise(wanted, candidate, crowded)).collect();
     let view = View { candidates, appraisals: &appraisals };
     let Some((chosen, reason)) = choose(wanted, &view, turn) else {
         return Err(Unplaced { appraisals });
@@ -33,8 +36,24 @@ pub fn place(wanted: &Wanted<'_>, candidates: &[Candidate<'_>], turn: Turn) -> R
     Ok(decision)
 }
 
-fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> Appraisal {
+/// Holders that may be encoding the same media at a time before another has to be worth far more than it costs.
+const ENCODING_MAX: usize = 2;
+
+/// How many times over encoding is charged to one more holder while enough others are at it: by the time it were done,
+/// they are.
+const ENCODED_AGAIN: f64 = 64.0;
+
+/// Tells whether an earlier dispatch has the candidate encode media of the request now.
+const fn is_encoding(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> bool {
+    candidate.near(wanted.policy).coming_tokens > 0
+}
+
+fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>, crowded: bool) -> Appraisal {
     let work = Work::of(wanted, candidate);
+    let mut cost = cost(wanted, candidate, &work);
+    if crowded && !is_encoding(wanted, candidate) {
+        cost.encode *= ENCODED_AGAIN;
+    }
     Appraisal {
         holder: candidate.holder.clone(),
         why: candidate.why_not(wanted),
@@ -42,7 +61,7 @@ fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> Appraisal {
         pending_blocks: work.cached_blocks.saturating_sub(candidate.matched_blocks),
         withdrawn: candidate.withdrawn,
         media_resident: candidate.near.items,
-        cost: cost(wanted, candidate, &work),
+        cost,
     }
 }
 

@@ -123,8 +123,8 @@ fn worlds() -> impl Strategy<Value = World> {
     )
 }
 
-/// The cost rule restated as plainly as possible.
-fn naive_total(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> f64 {
+/// The cost rule restated as plainly as possible; `crowded` if two holders encode the request's media now.
+fn naive_total(wanted: &Wanted<'_>, candidate: &Candidate<'_>, crowded: bool) -> f64 {
     let text_only = wanted.policy == Policy::KvText;
     let prompt = wanted.routing.prompt_tokens;
     let media = wanted.routing.mm_routing_info.total_image_tokens;
@@ -145,7 +145,8 @@ fn naive_total(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> f64 {
     if media > 0 {
         total += wanted.media_bytes as f64 * f64::from(far) / f64::from(media) * rates.fetch_ms;
     }
-    total += f64::from(far.min(computed)) * rates.encode_ms;
+    let times = if crowded && coming == 0 { 64.0 } else { 1.0 };
+    total += f64::from(far.min(computed)) * rates.encode_ms * times;
     total += f64::from(computed) * rates.prefill_ms;
     total += f64::from(load.active) * rates.decode_ms;
     if candidate.limits.kv_blocks > 0 {
@@ -191,12 +192,14 @@ proptest! {
         world.session = None;
         world.policy = if world.turn.round % 2 == 0 { Policy::Kv } else { Policy::KvText };
         let (candidates, wanted) = (world.candidates(), world.wanted());
+        let encoding = candidates.iter().filter(|it| it.near.coming_tokens > 0).count();
+        let crowded = world.policy == Policy::Kv && encoding >= 2;
         let eligible = candidates.iter().filter(|it| it.why_not(&wanted).is_none());
-        let lowest = eligible.map(|it| naive_total(&wanted, it)).fold(f64::INFINITY, f64::min);
+        let lowest = eligible.map(|it| naive_total(&wanted, it, crowded)).fold(f64::INFINITY, f64::min);
         match place(&wanted, &candidates, world.turn) {
             Err(unplaced) => prop_assert!(lowest.is_infinite() && unplaced.appraisals.len() == candidates.len()),
             Ok(decision) => {
-                let chosen = naive_total(&wanted, &candidates[decision.chosen]);
+                let chosen = naive_total(&wanted, &candidates[decision.chosen], crowded);
                 prop_assert!((decision.choice().cost.total() - chosen).abs() < 1e-6);
                 prop_assert!(chosen <= near_limit(lowest) + 1e-6, "{chosen} of {lowest}");
             }

@@ -69,6 +69,30 @@ async fn a_burst_on_a_new_image_encodes_it_once() {
     assert_eq!((encodes, workers.len()), (1, 1));
 }
 
+/// Fifty requests with one small image, placed before any of it is encoded: alike, or each with a prompt of its own.
+async fn encodes_of_a_burst(name: &'static str, alike: bool) -> usize {
+    let town = Town::new(name).await;
+    let mut leases = Vec::new();
+    for worker in 0..6 {
+        leases.push(town.open(&card(&format!("w{worker}"))).await);
+    }
+    let (scheduler, _) = town.scheduler(QueueLimits::default()).await;
+    let mut live = Vec::new();
+    for number in 0..50 {
+        let mm_routing_info =
+            MediaRouting { image_multiset: vec![(MediaKey::new(9), 64)], total_image_tokens: 64 };
+        let name = if alike { 1 } else { number };
+        live.push(place(&scheduler, ask(RoutingRequest { mm_routing_info, ..prompt(name, 120) })).await);
+    }
+    live.iter().filter(|it| it.decision.choice().work.encode_tokens > 0).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_any_kind_encodes_a_small_image_at_most_twice() {
+    assert!(encodes_of_a_burst("scheduler-alike", true).await <= 2);
+    assert!(encodes_of_a_burst("scheduler-unlike", false).await <= 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_dispatch_leaves_no_credit() {
     let town = Town::new("scheduler-failure").await;
