@@ -185,9 +185,6 @@ async fn until(case: &Case, cluster: &Cluster, named: impl AsyncFn(&Cluster) -> 
     let mut last = String::new();
     while let Some(why) = named(cluster).await {
         assert!(Instant::now() < end, "{}: still {why}\n{}", case.name, cluster.log());
-        if setting("SIGHTLINE_DEBUG_CONV").is_some() {
-            println!("{:?} {why}", Instant::now());
-        }
         last = why;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
