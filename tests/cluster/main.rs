@@ -17,6 +17,8 @@ mod fault_cases;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod hand_over;
+#[cfg(test)]
 mod images;
 #[cfg(test)]
 mod load;
@@ -28,6 +30,8 @@ mod mixed;
 mod nats_etcd;
 #[cfg(test)]
 mod nats_frames;
+#[cfg(test)]
+mod origin;
 #[cfg(test)]
 mod probes;
 #[cfg(test)]

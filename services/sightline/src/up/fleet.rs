@@ -115,6 +115,12 @@ impl Fleet {
         Ok(())
     }
 
+    /// Returns where clients connect, by frontend.
+    #[must_use]
+    pub fn frontends(&self) -> Vec<SocketAddr> {
+        self.frontends.iter().map(Frontend::address).collect()
+    }
+
     /// Describes the parts, a line each.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
