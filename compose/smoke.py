@@ -1,4 +1,4 @@
-"""Checks a cluster from outside: smoke.py ports | first SECONDS | ready | requests | agreement | logs | ends."""
+"""Checks a cluster from outside: smoke.py ports | first SECONDS | ready | requests | agreement | traces | logs | ends."""
 
 import os
 import re
@@ -10,11 +10,25 @@ from cluster import WORKERS, admins, ask, chat, explained, frontends, settle, un
 
 PREFIXES = 40
 FIRST_S = 60
-PORTS = ["FRONTEND0_PORT", "FRONTEND1_PORT", "FRONTEND0_ADMIN_PORT", "FRONTEND1_ADMIN_PORT", "INDEXER_PORT", "PROMETHEUS_PORT"]
+PORTS = ["FRONTEND0_PORT", "FRONTEND1_PORT", "FRONTEND0_ADMIN_PORT", "FRONTEND1_ADMIN_PORT", "INDEXER_PORT"]
+PORTS += ["PROMETHEUS_PORT", "COLLECTOR_PORT"]
 # 128 + SIGTERM: etcd ends by the signal it was sent. nats-server ends with 1 when it is asked to.
 ENDS_WELL = {"etcd": {0, 143}, "nats": {0, 1, 143}}
 # How each program's log marks what somebody should look at: Sightline, NATS, etcd (zap), Prometheus 2 and 3.
 LOUD = re.compile(r' (WARN|ERROR) |\[(WRN|ERR|FTL)\]|"level":"(warn|error|fatal|panic)"|level=(warn|error|WARN|ERROR)')
+# Name: the span above, and whose it is.
+SPANS = {
+    "request": ("client", "sightline-frontend"),
+    "preprocess": ("request", "sightline-frontend"),
+    "image": ("preprocess", "sightline-frontend"),
+    "match": ("request", "sightline-frontend"),
+    "place": ("request", "sightline-frontend"),
+    "proxy": ("request", "sightline-frontend"),
+    "generate": ("proxy", "sightline-engine-sim"),
+    "queue": ("generate", "sightline-engine-sim"),
+    "prefill": ("generate", "sightline-engine-sim"),
+    "decode": ("generate", "sightline-engine-sim"),
+}
 # Lines that say nothing of the cluster's health, with the reason.
 EXPECTED = {
     "etcd": [
@@ -85,6 +99,30 @@ def agreement():
         sys.exit("smoke: the frontends disagree")
 
 
+def traces():
+    """One request with a client's trace: its spans are one tree, from the client's span to the engine's steps."""
+    trace, root = os.urandom(16).hex(), os.urandom(8).hex()
+    collector = f"http://127.0.0.1:{os.environ['COLLECTOR_PORT']}"
+    usage = ask(f"{frontends()[0]}/v1/chat/completions", chat(3), traceparent=f"00-{trace}-{root}-01")["usage"]
+
+    def spans():
+        found = ask(f"{collector}/spans?trace={trace}")
+        return found if {span["name"] for span in found} >= set(SPANS) else None
+
+    found = until(f"the collector has the spans {sorted(SPANS)}", spans)
+    by_id = {span["span_id"]: span for span in found}
+    for span in found:
+        parent = by_id.get(span["parent_span_id"], {}).get("name", "client" if span["parent_span_id"] == root else None)
+        above, service = SPANS.get(span["name"], (parent, span["service"]))
+        if parent is None or (parent, span["service"]) != (above, service):
+            sys.exit(f"smoke: span {span['name']} of {span['service']} is below {parent}, not below {above} of {service}")
+    proxy = next(span for span in found if span["name"] == "proxy")["attributes"]
+    if proxy["actual_prompt_tokens"] != usage["prompt_tokens"] or proxy["verdict"] != "match":
+        sys.exit(f"smoke: the trace tells {proxy}, the answer {usage}")
+    senders = sorted({span["service"] for span in ask(f"{collector}/spans")})
+    print(f"one trace of {len(found)} spans from the client to the engine; spans came from {', '.join(senders)}")
+
+
 def logs():
     """Reads `SERVICE LINE` from standard input."""
     lines, known, bad = 0, 0, []
@@ -117,5 +155,5 @@ def ends():
 
 if __name__ == "__main__":
     command, arguments = sys.argv[1], sys.argv[2:]
-    steps = {"ports": ports, "first": first, "ready": ready, "requests": requests, "agreement": agreement}
+    steps = {"ports": ports, "first": first, "ready": ready, "requests": requests, "agreement": agreement, "traces": traces}
     {**steps, "logs": logs, "ends": ends}[command](*arguments)
