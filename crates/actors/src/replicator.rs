@@ -1,10 +1,12 @@
-//! Parent: the node · Asks: the indexer (through a child, one batch at a time); agents over the bus (children, at most 8)
+//! Parent: the node · Asks: the indexer (through a child, one batch at a time); agents, and while it joins another replica,
+//! over the bus (children, at most 8)
 //! Bound: one batch of 256 messages under way from the bus, the rest waits in the subscription and gives way to a gap
 //! When it dies: the index and its view stay; the next life measures every holder against what the index has and fetches
 //! only what differs.
 
 mod inbox;
 mod media_listener;
+mod peers;
 mod question;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +26,7 @@ use wire::kv::Update;
 
 use crate::directory::DirectoryHandle;
 use crate::indexer::{Batch, IndexerHandle, Outcome};
+use crate::peer_desk::{PeerDeskArgs, PeerDeskHandle};
 
 pub use media_listener::MediaListener;
 
@@ -76,7 +79,7 @@ pub struct ReplicatorArgs {
     pub policy: Policy,
     /// Most blocks that are fetched for one holder.
     pub blocks_max: u64,
-    /// Decides jitter.
+    /// Decides jitter, and names this replica among the model's.
     pub seed: u64,
 }
 
@@ -89,8 +92,10 @@ pub struct Tally {
     pub rejected: u64,
     /// Gaps that the bus reported.
     pub gaps: u64,
-    /// Requests to agents.
+    /// Requests to agents and other replicas.
     pub asked: u64,
+    /// Sets that another replica gave.
+    pub from_peers: u64,
     /// Requests that failed.
     pub failed: u64,
     /// Batches whose outcome is unknown.
@@ -98,11 +103,20 @@ pub struct Tally {
 }
 
 impl ReplicatorHandle {
-    /// Starts the replicator in a node, as `replicator/<model>`.
+    /// Starts the replicator in a node, as `replicator/<model>`, and a [`PeerDeskHandle`] beside it.
     ///
     /// # Errors
     /// As [`Node::supervise`].
     pub async fn start(node: &Node, args: ReplicatorArgs) -> Result<Self, actor_kit::node::Error> {
+        let desk = PeerDeskArgs {
+            namespace: args.namespace.clone(),
+            model: args.model.clone(),
+            peer: args.seed,
+            bus: Arc::clone(&args.bus),
+            clock: Arc::clone(&args.clock),
+            indexer: args.indexer.clone(),
+        };
+        PeerDeskHandle::start(node, desk).await?;
         let spec = Spec::new(format!("replicator/{}", args.model), MAILBOX_MAX);
         Ok(Self { address: node.supervise(spec, Behaviour, args).await? })
     }
@@ -140,6 +154,7 @@ struct Behaviour;
 
 struct State {
     args: ReplicatorArgs,
+    peers: Arc<peers::Peers>,
     replicas: Replicas,
     children: Children,
     cards_changed: watch::Receiver<u64>,
@@ -178,7 +193,9 @@ impl Actor for Behaviour {
                 drop(replicas.step(holder, Event::Known(incarnation), now));
             }
         }
+        let peers = peers::Peers::new(Arc::clone(&args.bus), &args.namespace, &args.model, args.seed);
         Ok(State {
+            peers: Arc::new(peers),
             replicas,
             cards_changed: args.cards.changed(),
             link: args.bus.link(),
@@ -280,12 +297,17 @@ impl State {
         Ok(())
     }
 
-    /// Has a child ask the agent.
+    /// Has a child ask the agent, or another replica.
     fn ask(&mut self, me: &ActorRef<Mail<Msg>>, holder: Holder, ticket: u32, ask: Ask) -> Result<(), Full> {
         self.tally.asked += 1;
         let subject = wire::subject::sync(&self.args.namespace, &self.args.model, &holder);
-        let asker =
-            question::Asker { bus: Arc::clone(&self.args.bus), subject, blocks_max: self.args.blocks_max };
+        let asker = question::Asker {
+            bus: Arc::clone(&self.args.bus),
+            holder: holder.clone(),
+            subject,
+            peers: Arc::clone(&self.peers),
+            blocks_max: self.args.blocks_max,
+        };
         let span = tracing::debug_span!(parent: None, "repair", worker = %holder.worker);
         let done = move |outcome: Result<question::Outcome, Failed>| {
             Msg::Answered(holder, ticket, outcome.unwrap_or(question::Outcome::Answer(Answer::Failed)))
@@ -303,6 +325,10 @@ impl State {
         let now = self.args.clock.now();
         let answer = match outcome {
             question::Outcome::Answer(answer) => answer,
+            question::Outcome::FromPeer(answer) => {
+                self.tally.from_peers += 1;
+                answer
+            }
             question::Outcome::TooManyBlocks => {
                 self.step(me, holder, Event::NoRoom, now)?;
                 Answer::Failed

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actor_kit::Node;
+use actors::indexer::Withheld;
 use actors::replicator::CardSource;
 use actors::{IndexView, IndexerArgs, IndexerHandle, ReplicatorArgs, ReplicatorHandle};
 use agent::{Agent, NAMESPACE, holder, model};
@@ -15,9 +16,9 @@ use block_index::{Limits, Matches};
 use identity::{BlockKey, Holder, Incarnation, ModelName};
 use membership::replica::{Phase, Policy};
 use parking_lot::Mutex;
-use ports::bus::Link;
+use ports::bus::{Link, Message};
 use ports::memory_bus::Faults;
-use ports::{InMemoryBus, TokioClock};
+use ports::{Bus, InMemoryBus, TokioClock};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -62,6 +63,11 @@ struct Replica {
 
 impl Replica {
     async fn start(name: &str, bus: &InMemoryBus, cards: &Cards, limits: Limits) -> Self {
+        Self::named(1, name, bus, cards, limits).await
+    }
+
+    /// Starts one that other replicas tell apart by a number.
+    async fn named(seed: u64, name: &str, bus: &InMemoryBus, cards: &Cards, limits: Limits) -> Self {
         let node = Node::start(name);
         let clock = Arc::new(TokioClock::from_wall(0));
         let indexer =
@@ -78,7 +84,7 @@ impl Replica {
             listeners: Vec::new(),
             policy: Policy::default(),
             blocks_max: limits.blocks_max.into(),
-            seed: 1,
+            seed,
         };
         let replicator = ReplicatorHandle::start(&node, args).await.unwrap();
         Self { node, indexer, replicator }
@@ -131,7 +137,73 @@ async fn a_replica_joins_follows_and_agrees() {
     assert_eq!((known.running, known.waiting, known.coverage), (3, 1, 1.0));
     assert_eq!(view.holder_of(known.id.unwrap()), Some(&holder("w0")));
     let tally = replica.replicator.tally().await.unwrap();
-    assert_eq!((tally.asked, tally.failed, tally.rejected, tally.lost_batches), (1, 0, 0, 0), "{tally:?}");
+    // Another replica, of which there is none, and the agent.
+    assert_eq!((tally.asked, tally.failed, tally.rejected, tally.lost_batches), (2, 0, 0, 0), "{tally:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_joining_replica_takes_from_another_and_has_it_proved_by_the_agents() {
+    let bus = InMemoryBus::new();
+    let names = ["w0", "w1", "w2"];
+    let agents = names.map(|name| Agent::start(Arc::new(bus.attach()), name, 1));
+    for (agent, first) in agents.iter().zip([0, 100_000, 200_000]) {
+        agent.store(None, &keys(first, 70_000)).await;
+    }
+    let cards = Cards::of(&[]);
+    cards.set(&names.map(|name| (name, 1)));
+    let theirs = bus.attach();
+    let first = Replica::start("peer-first", &theirs, &cards, Limits::default()).await;
+    for (name, agent) in names.iter().zip(&agents) {
+        first.equals(name, agent, 3 * SECOND).await;
+    }
+    assert_eq!(first.replicator.tally().await.unwrap().from_peers, 0, "there was nobody to take from");
+    // What the first replica misses from here on, the agents add.
+    theirs.set_link(Link::Down);
+    agents[1].store(None, &keys(300_000, 10)).await;
+    theirs.set_link(Link::Up);
+    let second = Replica::named(2, "peer-second", &bus.attach(), &cards, Limits::default()).await;
+    for (name, agent) in names.iter().zip(&agents) {
+        second.equals(name, agent, 3 * SECOND).await;
+    }
+    let tally = second.replicator.tally().await.unwrap();
+    assert_eq!(tally.from_peers, 3, "{tally:?}");
+    assert!(second.indexer.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_gives_nothing_that_it_does_not_know_to_be_right() {
+    let bus = InMemoryBus::new();
+    let agent = Agent::start(Arc::new(bus.attach()), "w0", 1);
+    agent.store(None, &keys(0, 100)).await;
+    let (life, next) = (Incarnation { started_ms: 1, nonce: 7 }, Incarnation { started_ms: 2, nonce: 7 });
+    let replica = Replica::start("withholds", &bus.attach(), &Cards::of(&["w0"]), Limits::default()).await;
+    let withheld = replica.indexer.copy(holder("w0"), life).await.unwrap();
+    assert_eq!(withheld, Err(Withheld::NotProven), "it knows nothing yet");
+    replica.equals("w0", &agent, 3 * SECOND).await;
+    let copied = replica.indexer.copy(holder("w0"), life).await.unwrap().unwrap();
+    assert_eq!((copied.seq, copied.digest.len(), copied.digest.fold()), (1, 100, agent.stand().digest));
+    let withheld = replica.indexer.copy(holder("w0"), next).await.unwrap();
+    assert_eq!(withheld, Err(Withheld::OtherLife { present: life }));
+    // A gap that nobody closes: it repairs, and gives nothing meanwhile.
+    drop(agent);
+    let delta = membership::Delta {
+        scheme: identity::SCHEME.to_owned(),
+        model: model(),
+        worker: holder("w0").worker,
+        rank: holder("w0").rank,
+        incarnation: life,
+        seq: 9,
+        changes: vec![membership::Change::Cleared],
+    };
+    let subject = wire::subject::kv(NAMESPACE, &model(), &holder("w0"));
+    let payload = wire::kv::encode_delta(&delta).unwrap();
+    bus.publish(Message { subject, payload, ..Message::default() }).await.unwrap();
+    let repairs = |view: &IndexView| {
+        view.holder(&holder("w0"))
+            .is_some_and(|known| matches!(known.state, Phase::Repairing | Phase::Quarantined))
+    };
+    timeout(5 * SECOND, replica.indexer.wait_for(repairs)).await.unwrap();
+    assert_eq!(replica.indexer.copy(holder("w0"), life).await.unwrap(), Err(Withheld::NotProven));
 }
 
 #[tokio::test(start_paused = true)]

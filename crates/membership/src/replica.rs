@@ -11,7 +11,8 @@
 //!
 //! gap:        Range ─Forgotten─► measure own digest ─► Buckets ─TooLarge, or differing still─► Snapshot
 //! divergence:                    measure own digest ─► Buckets ─ … ─► Snapshot
-//! joining:                       measure own digest ─► Snapshot if it is empty, else Buckets
+//! joining:                       measure own digest ─► Peer if it is empty, else Buckets
+//!             Peer ─► Digest of the agent ─equal at equal seq─► Live;  ─NoPeer─► Snapshot;  ─differing─► Buckets
 //! ```
 //!
 //! Deltas reach the index in order. While buckets or a snapshot are fetched they wait in a bounded buffer; the answer names

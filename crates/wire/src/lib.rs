@@ -10,6 +10,7 @@ pub mod kv;
 pub mod load;
 pub mod lookup;
 pub mod notice;
+pub mod peer;
 pub mod registry_key;
 pub mod subject;
 pub mod sync;

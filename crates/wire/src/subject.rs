@@ -3,6 +3,8 @@
 //! ```text
 //! sightline.<ns>.kv.<model>.<worker>.<rank>     deltas and beats
 //! sightline.<ns>.sync.<model>.<worker>.<rank>   questions to the agent
+//! sightline.<ns>.peers.<model>                  who has room for a joining replica
+//! sightline.<ns>.peer.<model>.<replica>         its questions to that one
 //! sightline.<ns>.files.<worker>                 questions for model files
 //! sightline.<ns>.load                           gauges
 //! sightline.<ns>.notice                         what dispatches will bring
@@ -36,6 +38,18 @@ pub fn kv_of_all(namespace: &str) -> String {
 #[must_use]
 pub fn sync(namespace: &str, model: &ModelName, holder: &Holder) -> String {
     of_holder("sync", namespace, model, holder)
+}
+
+/// Returns the subject on which a model's replicas hear of one that joins.
+#[must_use]
+pub fn peers(namespace: &str, model: &ModelName) -> String {
+    format!("sightline.{}.peers.{}", base32(namespace), base32(model.as_str()))
+}
+
+/// Returns the subject on which one replica of a model answers such a one.
+#[must_use]
+pub fn peer(namespace: &str, model: &ModelName, peer: u64) -> String {
+    format!("sightline.{}.peer.{}.{peer:016x}", base32(namespace), base32(model.as_str()))
 }
 
 /// Returns the subject of load gauges.

@@ -13,6 +13,7 @@ use wire::files;
 use wire::kv::{self, Update};
 use wire::load::{Gauge, Gauges};
 use wire::notice::{News, Notice, Notices};
+use wire::peer::{Offered, Question};
 use wire::sync::{CHUNK_BYTES_MAX, Refusal, Request, Response, Snapshot};
 
 const LIFE: Incarnation = Incarnation { started_ms: 1_790_000_000_123, nonce: 0xfeed_beef };
@@ -245,6 +246,24 @@ fn questions_for_files_are_golden_and_survive() {
 }
 
 #[test]
+fn questions_to_peers_are_golden_and_survive() {
+    let holder = Holder { worker: WorkerId::new("w0"), rank: Rank(1) };
+    for (name, question) in [
+        ("peer-offer", Question::Offer { asker: 0xfeed }),
+        ("peer-open", Question::Open { holder, incarnation: LIFE }),
+        ("peer-chunk", Question::Chunk { snapshot: 7, index: 3 }),
+    ] {
+        let encoded = question.encode().unwrap();
+        check_golden(name, &encoded);
+        assert_eq!(Question::decode(&encoded).unwrap(), question);
+    }
+    let offered = Offered { peer: 0xbeef };
+    let encoded = offered.encode().unwrap();
+    check_golden("peer-offered", &encoded);
+    assert_eq!(Offered::decode(&encoded).unwrap(), offered);
+}
+
+#[test]
 fn notices_are_golden_and_survive() {
     let encoded = notices().encode().unwrap();
     check_golden("notices", &encoded);
@@ -312,6 +331,7 @@ proptest! {
             *first = wire::VERSION;
         }
         drop((kv::decode(&bytes), Request::decode(&bytes), Response::decode(&bytes), Gauges::decode(&bytes)));
+        drop((Question::decode(&bytes), Offered::decode(&bytes)));
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use block_index::{Branch, HolderId, Index, Limits, Reader, Refused, Stats};
+use block_index::{Branch, Broken, HolderId, Index, Limits, Reader, Refused, Stats};
 use identity::{Holder, Incarnation, KeySetDigest};
-use membership::replica::{Op, Status};
+use membership::replica::{Op, Phase, Status};
 use membership::{Change, Run};
 
 use super::view::{HolderView, IndexView};
-use super::{Outcome, SWEEP_BUDGET};
+use super::{Copied, Outcome, SWEEP_BUDGET, Withheld};
 
 /// Sweeps before a holder is refused for want of an id; each takes well below a millisecond.
 const SWEEPS_MAX: usize = 32;
@@ -187,6 +187,24 @@ impl Store {
 
     pub(super) fn stats(&self) -> Stats {
         self.index.stats()
+    }
+
+    /// Copies a holder's set for another replica.
+    pub(super) fn copy(&self, holder: &Holder, life: Incarnation) -> Result<Copied, Withheld> {
+        let (held, status) =
+            self.held.get(holder).zip(self.statuses.get(holder)).ok_or(Withheld::NotProven)?;
+        if held.incarnation != life {
+            return Err(Withheld::OtherLife { present: held.incarnation });
+        }
+        let digest = self.index.digest(held.id);
+        let proven = status.phase == Phase::Live && status.agrees == Some(true);
+        let digest = digest.filter(|_| proven).cloned().ok_or(Withheld::NotProven)?;
+        let runs = self.index.runs(held.id).map(|run| Run { parent: run.parent, keys: run.keys.to_vec() });
+        Ok(Copied { seq: held.seq, digest, runs: runs.collect() })
+    }
+
+    pub(super) fn check(&self) -> Result<(), Broken> {
+        self.index.check()
     }
 
     pub(super) fn tree(&self, depth: u32, limit: usize) -> Vec<Branch> {

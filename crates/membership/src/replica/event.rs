@@ -95,7 +95,14 @@ pub enum Answer {
         /// All keys in them, parents first.
         runs: Vec<Run>,
     },
-    /// The whole set.
+    /// Where the agent stands: the digest of its set at a sequence.
+    Digest {
+        /// The sequence.
+        seq: u64,
+        /// The digest right after it.
+        digest: KeySetDigest,
+    },
+    /// The whole set, of the agent or of another replica.
     Snapshot {
         /// Sequence that it contains.
         seq: u64,
@@ -110,11 +117,13 @@ pub enum Answer {
     Forgotten,
     /// The differing buckets are too many.
     TooLarge,
+    /// No other replica has the set, or none serves it now.
+    NoPeer,
     /// No answer, or one that makes no sense.
     Failed,
 }
 
-/// A request to a holder's agent.
+/// A request to a holder's agent, or to another replica.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// The deltas from a sequence on.
@@ -134,6 +143,16 @@ pub enum Ask {
     /// The whole set.
     Snapshot {
         /// The life that is wanted.
+        incarnation: Incarnation,
+    },
+    /// The whole set, as another replica has it.
+    Peer {
+        /// The life that is wanted.
+        incarnation: Incarnation,
+    },
+    /// Where the agent stands, to prove what another replica gave.
+    Digest {
+        /// The life that is compared.
         incarnation: Incarnation,
     },
 }

@@ -35,6 +35,30 @@ pub struct Replica {
     quarantines: u32,
     /// Whether something fetched did not verify since the last quarantine.
     wrong: bool,
+    course: Course,
+    proof: Proof,
+}
+
+/// How far the holder has come in its present life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// The whole index is joining: a card is reason enough to ask, and another replica may be asked, once.
+    Joins,
+    /// It has not been live.
+    Syncs,
+    /// It was live.
+    Lived,
+}
+
+/// Whether the agent's digest has proved what another replica gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// It has, or nothing is of another replica.
+    Done,
+    /// Any digest at equal sequence will.
+    Wanted,
+    /// This digest will, at a sequence still to come.
+    At { seq: u64, digest: u64 },
 }
 
 /// What the replica does beside applying deltas.
@@ -57,6 +81,8 @@ enum Want {
     Range,
     Buckets(KeySetDigest),
     Snapshot,
+    Peer,
+    Proof,
 }
 
 /// A digest asked of the index.
@@ -73,6 +99,8 @@ enum Goal {
     Beat(u64),
     /// To verify what was fetched.
     Verify(u64),
+    /// To prove by the agent's digest what another replica gave.
+    Prove(u64),
     /// To ask for differing buckets.
     Measure,
 }
@@ -91,6 +119,13 @@ impl Turn {
 }
 
 impl Replica {
+    /// Begins without knowledge, as part of an index that is joining: a card is reason enough to ask, and another replica
+    /// may be asked first.
+    #[must_use]
+    pub fn joining(policy: Policy, seed: u64) -> Self {
+        Self { course: Course::Joins, ..Self::new(policy, seed) }
+    }
+
     /// Begins without knowledge; `seed` decides jitter.
     #[must_use]
     pub fn new(policy: Policy, seed: u64) -> Self {
@@ -112,7 +147,15 @@ impl Replica {
             failures: 0,
             quarantines: 0,
             wrong: false,
+            course: Course::Syncs,
+            proof: Proof::Done,
         }
+    }
+
+    /// Tells whether the holder was live in its present life.
+    #[must_use]
+    pub const fn was_live(&self) -> bool {
+        matches!(self.course, Course::Lived)
     }
 
     /// Returns the state as others see it.
@@ -161,6 +204,15 @@ impl Replica {
             self.leave(Phase::Unknown, turn);
             self.status.incarnation = None;
         }
+        if self.course == Course::Joins
+            && self.status.phase == Phase::Unknown
+            && floor >= self.latest
+            && floor > Incarnation::default()
+        {
+            // Who has a card may be asked, and need not be waited for.
+            self.heard_at = Some(turn.now);
+            self.begin(floor, None, turn);
+        }
     }
 
     fn know(&mut self, incarnation: Incarnation, turn: &Turn) {
@@ -189,6 +241,10 @@ impl Replica {
         self.gap_since = None;
         (self.behind, self.failures, self.quarantines) = (0, 0, 0);
         self.wrong = false;
+        self.proof = Proof::Done;
+        if self.course == Course::Lived {
+            self.course = Course::Syncs;
+        }
     }
 
     /// Tells whether a message of a life counts, and begins the life if it is a later one.
@@ -234,8 +290,19 @@ impl Replica {
     const fn flows(&self) -> bool {
         matches!(
             self.step,
-            Step::Idle | Step::Due { want: Want::Range, .. } | Step::Asked { want: Want::Range, .. }
+            Step::Idle
+                | Step::Due { want: Want::Range | Want::Proof, .. }
+                | Step::Asked { want: Want::Range | Want::Proof, .. }
         )
+    }
+
+    const fn fetches_range(&self) -> bool {
+        matches!(self.step, Step::Due { want: Want::Range, .. } | Step::Asked { want: Want::Range, .. })
+    }
+
+    fn go_live(&mut self) {
+        self.status.phase = Phase::Live;
+        self.course = Course::Lived;
     }
 
     /// Applies the deltas whose turn it is, and sees whether one is missing.
@@ -252,7 +319,7 @@ impl Replica {
             return;
         }
         self.gap_since = None;
-        if self.step != Step::Idle {
+        if self.fetches_range() {
             // The range arrived by itself.
             self.step = Step::Idle;
             self.settle();
@@ -268,13 +335,20 @@ impl Replica {
             let goal = Goal::Beat(beat.digest);
             self.check(goal, turn);
         }
+        if let Proof::At { seq, digest } = self.proof
+            && seq == self.status.seq
+        {
+            self.proof = Proof::Wanted;
+            self.check(Goal::Prove(digest), turn);
+        }
     }
 
     /// Returns to `Live` unless something fetched still has to be verified.
     fn settle(&mut self) {
         let verifying = self.check.as_ref().is_some_and(|check| matches!(check.goal, Goal::Verify(_)));
-        if !verifying && matches!(self.status.phase, Phase::Syncing | Phase::Repairing) {
-            self.status.phase = Phase::Live;
+        let proven = !verifying && self.proof == Proof::Done;
+        if proven && matches!(self.status.phase, Phase::Syncing | Phase::Repairing) {
+            self.go_live();
         }
     }
 

@@ -105,12 +105,13 @@ impl Replicas {
         out
     }
 
-    /// Tells whether every carded holder has been live or refused once, or the wait for it is over; latches.
+    /// Tells whether every carded holder has been live in its present life, or is refused, or the wait is over; latches.
     pub fn is_ready(&mut self, now: Duration) -> bool {
         let settled = self.carded.as_ref().is_some_and(|carded| {
             carded.keys().all(|holder| {
-                let phase = self.replicas.get(holder).map(|replica| replica.status().phase);
-                matches!(phase, Some(Phase::Live | Phase::Repairing | Phase::Refused))
+                self.replicas
+                    .get(holder)
+                    .is_some_and(|replica| replica.was_live() || replica.status().phase == Phase::Refused)
             })
         });
         self.ready |= settled || now.saturating_sub(self.began) >= self.policy.readiness_patience;
@@ -137,7 +138,10 @@ impl Replicas {
     fn admit(&mut self, holder: &Holder) {
         let mut hasher = DefaultHasher::new();
         (self.seed, holder).hash(&mut hasher);
-        self.replicas.insert(holder.clone(), Replica::new(self.policy, hasher.finish()));
+        let seed = hasher.finish();
+        let replica =
+            if self.ready { Replica::new(self.policy, seed) } else { Replica::joining(self.policy, seed) };
+        self.replicas.insert(holder.clone(), replica);
     }
 
     fn let_ask(&mut self, out: &mut Vec<(Holder, Effect)>) {

@@ -101,6 +101,8 @@ impl Agent {
     pub(crate) fn answer(&self, ask: &Ask) -> Answer {
         let (Ask::Range { incarnation, .. }
         | Ask::Buckets { incarnation, .. }
+        | Ask::Peer { incarnation }
+        | Ask::Digest { incarnation }
         | Ask::Snapshot { incarnation }) = ask;
         if *incarnation != self.life {
             return Answer::Incarnation(self.life);
@@ -119,16 +121,22 @@ impl Agent {
                 let runs = self.runs(|key| buckets.contains(&KeySetDigest::bucket_of(key)));
                 Answer::Buckets { seq: self.seq, digest, buckets, runs }
             }
+            Ask::Peer { .. } => Answer::NoPeer,
+            Ask::Digest { .. } => Answer::Digest { seq: self.seq, digest },
             Ask::Snapshot { .. } => Answer::Snapshot { seq: self.seq, digest, runs: self.runs(|_| true) },
         }
     }
 
-    /// Lists keys as runs of one, parents first.
     fn runs(&self, wanted: impl Fn(BlockKey) -> bool) -> Vec<Run> {
-        let depth = |key: BlockKey| std::iter::successors(Some(key), |key| self.keys[key]).count();
-        let mut ordered: Vec<(usize, BlockKey)> = self.keys.keys().map(|key| (depth(*key), *key)).collect();
-        ordered.sort_unstable();
-        let wanted = ordered.into_iter().filter(|(_, key)| wanted(*key));
-        wanted.map(|(_, key)| Run { parent: self.keys[&key], keys: vec![key] }).collect()
+        runs_of(&self.keys, wanted)
     }
+}
+
+/// Lists keys as runs of one, parents first.
+pub(crate) fn runs_of(keys: &Keys, wanted: impl Fn(BlockKey) -> bool) -> Vec<Run> {
+    let depth = |key: BlockKey| std::iter::successors(Some(key), |key| keys[key]).count();
+    let mut ordered: Vec<(usize, BlockKey)> = keys.keys().map(|key| (depth(*key), *key)).collect();
+    ordered.sort_unstable();
+    let wanted = ordered.into_iter().filter(|(_, key)| wanted(*key));
+    wanted.map(|(_, key)| Run { parent: keys[&key], keys: vec![key] }).collect()
 }

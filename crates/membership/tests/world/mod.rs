@@ -7,10 +7,10 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use identity::{BlockKey, Holder, KeySetDigest, Rank, WorkerId};
-use membership::replica::{Answer, Effect, Event, Phase, Policy, Replicas};
+use identity::{BlockKey, Holder, Incarnation, KeySetDigest, Rank, WorkerId};
+use membership::replica::{Answer, Ask, Effect, Event, Phase, Policy, Replicas};
 
-use agent::Agent;
+use agent::{Agent, runs_of};
 use index::Index;
 
 const REPLICAS: usize = 3;
@@ -154,7 +154,9 @@ impl World {
                     let lost = self.nodes[node].cut_until > self.now
                         || self.agent.down_until > self.now
                         || self.dice.chance(weather.drop);
-                    let (answer, after) = if lost {
+                    let (answer, after) = if let Ask::Peer { incarnation } = ask {
+                        (self.peer(node, incarnation), 1 + self.dice.roll(20))
+                    } else if lost {
                         (Answer::Failed, 500)
                     } else {
                         (self.agent.answer(&ask), 1 + self.dice.roll(20))
@@ -165,10 +167,27 @@ impl World {
         }
     }
 
+    /// Asks the other replicas, of which a live one may answer; what it has may be old, or wrong, by now.
+    fn peer(&mut self, node: usize, incarnation: Incarnation) -> Answer {
+        let serves = |peer: &&Node| {
+            let status = peer.replicas.status(&self.holder);
+            status.is_some_and(|status| status.phase == Phase::Live && status.agrees == Some(true))
+                && peer.index.life == Some(incarnation)
+        };
+        let others = self.nodes.iter().enumerate().filter(|(number, _)| *number != node);
+        let peer = others.map(|(_, peer)| peer).find(serves);
+        let Some(index) = peer.map(|peer| &peer.index) else { return Answer::NoPeer };
+        let mut runs = runs_of(&index.keys, |_| true);
+        if self.dice.chance(100) {
+            runs.pop();
+        }
+        Answer::Snapshot { seq: index.seq, digest: digest_of(&index.keys), runs }
+    }
+
     fn incident(&mut self) {
         let node = usize::try_from(self.dice.roll(REPLICAS as u64)).unwrap();
         let until = self.now + Duration::from_millis(self.dice.roll(8000));
-        match self.dice.roll(6) {
+        match self.dice.roll(7) {
             0 => self.agent.new_engine(until),
             1 => self.agent.new_without_checkpoint(until),
             2 => self.agent.new_with_old_checkpoint(self.dice.roll(10)),
@@ -177,6 +196,15 @@ impl World {
             4 => {
                 self.nodes[node].index.keys.clear();
                 let effects = self.nodes[node].replicas.step_all(&Event::IndexReset, self.now);
+                self.perform(node, effects, STORM);
+            }
+            // A new process: nothing is known, and others may be asked.
+            5 => {
+                let mut replicas = Replicas::new(Policy::default(), self.dice.roll(u64::MAX), self.now);
+                let carded = BTreeMap::from([(self.holder.clone(), self.agent.life)]);
+                let effects = replicas.set_carded(carded, self.now);
+                self.nodes[node].replicas = replicas;
+                self.nodes[node].index = Index::default();
                 self.perform(node, effects, STORM);
             }
             // A new replicator over the same index.

@@ -1,10 +1,11 @@
 //! How differences are measured, fetched and verified.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use identity::KeySetDigest;
 
-use super::{Check, Goal, Replica, Step, Turn, Want};
+use super::{Check, Course, Goal, Proof, Replica, Step, Turn, Want};
 use crate::Delta;
 use crate::replica::event::{Answer, Ask, Effect, Op, Phase};
 
@@ -26,6 +27,7 @@ impl Replica {
 
     /// Stops applying deltas and measures the own digest, to fetch what differs.
     pub(super) fn measure(&mut self, turn: &mut Turn) {
+        self.proof = Proof::Done;
         if self.status.phase != Phase::Syncing {
             self.status.phase = Phase::Repairing;
         }
@@ -40,12 +42,23 @@ impl Replica {
                 self.agreed(digest.fold() == expected);
                 if self.status.agrees == Some(false) && self.flows() {
                     self.measure(turn);
+                } else if self.status.agrees == Some(true) {
+                    self.proved();
                 }
+            }
+            Goal::Prove(expected) if digest.fold() == expected => {
+                self.agreed(true);
+                self.proved();
+            }
+            Goal::Prove(_) => {
+                // The other replica was wrong, or is by now: the agent tells what differs.
+                self.agreed(false);
+                self.measure(turn);
             }
             Goal::Verify(expected) if digest.fold() == expected => {
                 self.agreed(true);
                 if self.step == Step::Idle {
-                    self.status.phase = Phase::Live;
+                    self.go_live();
                 }
             }
             Goal::Verify(_) => {
@@ -54,9 +67,26 @@ impl Replica {
                 self.fail(Want::Snapshot, turn);
             }
             Goal::Measure => {
-                let want = if digest.is_empty() { Want::Snapshot } else { Want::Buckets(digest.clone()) };
+                let joins = self.course == Course::Joins;
+                if joins {
+                    self.course = Course::Syncs;
+                }
+                let want = match (digest.is_empty(), joins) {
+                    (true, true) => Want::Peer,
+                    (true, false) => Want::Snapshot,
+                    (false, _) => Want::Buckets(digest.clone()),
+                };
                 self.plan(want, turn);
             }
+        }
+    }
+
+    /// What another replica gave is what the agent has.
+    fn proved(&mut self) {
+        let was = std::mem::replace(&mut self.proof, Proof::Done);
+        if was != Proof::Done && !self.fetches_range() {
+            self.step = Step::Idle;
+            self.go_live();
         }
     }
 
@@ -86,6 +116,8 @@ impl Replica {
             Want::Range => Ask::Range { incarnation, from: self.status.seq.saturating_add(1) },
             Want::Buckets(digest) => Ask::Buckets { incarnation, digest: digest.clone() },
             Want::Snapshot => Ask::Snapshot { incarnation },
+            Want::Peer => Ask::Peer { incarnation },
+            Want::Proof => Ask::Digest { incarnation },
         };
         let ticket = self.ticket();
         self.step = Step::Asked { want, ticket, since: turn.now };
@@ -103,6 +135,10 @@ impl Replica {
             (Answer::Buckets { seq, digest, buckets, runs }, Want::Buckets(_)) => {
                 self.install(Op::ReplaceBuckets { seq, buckets, runs }, seq, &digest, turn);
             }
+            (Answer::Snapshot { seq, runs, .. }, Want::Peer) => {
+                self.adopt(Op::Replace { seq, runs }, seq, turn);
+            }
+            (Answer::Digest { seq, digest }, Want::Proof) => self.compare(seq, digest.fold(), turn),
             (Answer::Snapshot { seq, digest, runs }, _) => {
                 self.install(Op::Replace { seq, runs }, seq, &digest, turn);
             }
@@ -111,6 +147,10 @@ impl Replica {
             (Answer::Incarnation(present), want) => {
                 let later = present > self.latest && present >= self.floor;
                 if later {
+                    if want == Want::Peer {
+                        // The card was behind; the same replica may have the present life's set.
+                        self.course = Course::Joins;
+                    }
                     self.begin(present, None, turn);
                 } else {
                     self.fail(want, turn);
@@ -119,8 +159,10 @@ impl Replica {
             (
                 Answer::Range(_)
                 | Answer::Buckets { .. }
+                | Answer::Digest { .. }
                 | Answer::Forgotten
                 | Answer::TooLarge
+                | Answer::NoPeer
                 | Answer::Failed,
                 want,
             ) => {
@@ -169,8 +211,44 @@ impl Replica {
         }
     }
 
+    /// Takes over what another replica has, and asks the agent for proof of it while deltas flow again.
+    fn adopt(&mut self, op: Op, seq: u64, turn: &mut Turn) {
+        turn.index(op);
+        self.status.seq = seq;
+        self.proof = Proof::Wanted;
+        self.gap_since = None;
+        self.behind = 0;
+        self.buffer.forget_through(seq);
+        self.step = Step::Due { want: Want::Proof, at: turn.now };
+        self.ask_if_due(turn);
+        self.drain(turn);
+    }
+
+    /// Compares with the agent's digest, now or once its sequence is reached.
+    fn compare(&mut self, seq: u64, digest: u64, turn: &mut Turn) {
+        self.step = Step::Idle;
+        match seq.cmp(&self.status.seq) {
+            Ordering::Equal => self.check(Goal::Prove(digest), turn),
+            Ordering::Greater => {
+                self.proof = Proof::At { seq, digest };
+                self.gap_since.get_or_insert(turn.now);
+            }
+            // Deltas overtook the answer: a beat will tell.
+            Ordering::Less => {}
+        }
+    }
+
     /// Counts a failure: tries again later, or gives up for a while.
     pub(super) fn fail(&mut self, want: Want, turn: &mut Turn) {
+        match want {
+            Want::Peer => return self.plan(Want::Snapshot, turn),
+            Want::Proof => {
+                // Beats prove as well.
+                self.step = Step::Idle;
+                return;
+            }
+            Want::Range | Want::Buckets(_) | Want::Snapshot => {}
+        }
         self.failures += 1;
         if self.status.phase == Phase::Live {
             self.status.phase = Phase::Repairing;
@@ -216,7 +294,7 @@ impl Replica {
         if self.status.phase == Phase::Refused {
             self.begin(incarnation, None, turn);
         } else {
-            self.status.phase = Phase::Repairing;
+            self.status.phase = if self.was_live() { Phase::Repairing } else { Phase::Syncing };
             self.measure(turn);
         }
     }
