@@ -93,7 +93,7 @@ pub trait EventFeed: Send + std::fmt::Debug {
     /// `Endpoint`: not connected; `Malformed`: one message was dropped. Call again as `retry` advises.
     async fn next(&mut self) -> Result<Received, Error>;
 
-    /// Fetches the batches that the engine still buffers, from a sequence number on, in order.
+    /// Fetches the batches that the engine still buffers, from a sequence number on, in order. Safe to cancel.
     ///
     /// # Errors
     /// `NoReplay` for good; others: call again as `retry` advises.

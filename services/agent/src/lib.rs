@@ -23,7 +23,7 @@ pub use config::{Config, ContentFormat};
 pub use operator_surface::{AgentView, serve};
 pub use speaker::Phase;
 pub use state_dir::StateDir;
-pub use wiring::{Agent, Ports};
+pub use wiring::{Agent, Ports, RankFeeds, Stead};
 
 /// Runs an agent and shows its progress until `stop` is cancelled, then takes leave as configured.
 ///

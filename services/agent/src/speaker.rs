@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::card::{self, Model};
 use crate::config::Config;
 use crate::discovery::{Discovered, discover};
-use crate::wiring::Ports;
+use crate::wiring::{Ports, RankFeeds};
 use crate::zmq_feeds::ZmqFeeds;
 
 /// How long the card outlives its agent.
@@ -63,6 +63,8 @@ pub(crate) struct Speaker {
     pub(crate) config: Config,
     pub(crate) ports: Ports,
     pub(crate) store: Arc<dyn StateStore>,
+    /// In place of the engine's ZMQ endpoints.
+    pub(crate) feeds: Option<Arc<dyn RankFeeds>>,
     pub(crate) endpoint: Endpoint,
     pub(crate) worker: WorkerId,
     pub(crate) model: Model,
@@ -170,7 +172,10 @@ impl Speaker {
                     blocks_max: self.config.blocks_max,
                 },
                 seed: self.ports.clock.wall_ms() ^ u64::from(source.rank.0) << 40,
-                feeds: Arc::new(ZmqFeeds::new(source)),
+                feeds: match &self.feeds {
+                    Some(feeds) => feeds.of(source.rank),
+                    None => Arc::new(ZmqFeeds::new(source)),
+                },
                 bus: Arc::clone(&self.ports.bus),
                 engine: Arc::clone(&self.ports.engine),
                 store: Arc::clone(&self.store),

@@ -1,11 +1,13 @@
 //! An agent put together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actor_kit::Node;
+use actors::{FeedStatus, Feeds};
 use anyhow::Context;
-use identity::WorkerId;
+use identity::{Rank, WorkerId};
 use ports::engine::Endpoint;
 use ports::{Bus, Clock, Engine, InMemoryStateStore, Registry, StateStore};
 use prompt::ModelFiles;
@@ -34,6 +36,24 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
 }
 
+/// Opens the feeds of an engine's ranks.
+pub trait RankFeeds: Send + Sync + std::fmt::Debug {
+    /// Returns what opens one rank's feed.
+    fn of(&self, rank: Rank) -> Arc<dyn Feeds>;
+}
+
+/// What an agent works with in place of what its configuration describes, as simulations do.
+#[derive(Clone, Debug, Default)]
+pub struct Stead {
+    /// In place of the engine's ZMQ endpoints.
+    pub feeds: Option<Arc<dyn RankFeeds>>,
+    /// In place of the state directory.
+    pub store: Option<Arc<dyn StateStore>>,
+}
+
+/// Agents started in this process: their nodes need names of their own, also while one follows another.
+static AGENTS: AtomicU64 = AtomicU64::new(0);
+
 /// A running agent. Dropping it ends it at once, as a crash does; `stop` takes its leave.
 #[derive(Debug)]
 pub struct Agent {
@@ -54,21 +74,31 @@ impl Agent {
     /// # Errors
     /// The engine's URL is none, or a directory cannot be used.
     pub fn start(config: Config, ports: Ports) -> anyhow::Result<Self> {
+        Self::start_with(config, ports, Stead::default())
+    }
+
+    /// As `start`, with some parts given.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_with(config: Config, ports: Ports, stead: Stead) -> anyhow::Result<Self> {
         let endpoint =
             Endpoint::parse(&config.engine).with_context(|| format!("--engine {:?}", config.engine))?;
         let worker = WorkerId::new(config.id.as_deref().unwrap_or(endpoint.authority().as_str()));
         let files = config.model_dir.as_deref().map(ModelFiles::read).transpose()?;
         let model = files.as_ref().map(Model::of).unwrap_or_default();
         let file_desk = FileDesk::new(files.as_ref(), &config.namespace, &worker, &ports);
-        let store: Arc<dyn StateStore> = match &config.state_dir {
-            Some(dir) => {
+        let store: Arc<dyn StateStore> = match (stead.store, &config.state_dir) {
+            (Some(store), _) => store,
+            (None, Some(dir)) => {
                 let opened = StateDir::open(dir);
                 Arc::new(opened.with_context(|| format!("state directory {} cannot be used", dir.display()))?)
             }
-            None => Arc::new(InMemoryStateStore::default()),
+            (None, None) => Arc::new(InMemoryStateStore::default()),
         };
         let shelf = MediaShelf::open(&config, &ports.clock)?;
-        let node = Node::start(&format!("agent-{}-{worker}", config.namespace));
+        let nth = AGENTS.fetch_add(1, Ordering::Relaxed);
+        let node = Node::start(&format!("agent-{}-{worker}-{nth}", config.namespace));
         let (phase, phases) = watch::channel(Phase::Discovering);
         let (followed, all_followed) = watch::channel(Vec::new());
         let (drain, drains) = watch::channel(Duration::ZERO);
@@ -77,6 +107,7 @@ impl Agent {
             config,
             ports,
             store,
+            feeds: stead.feeds,
             endpoint,
             worker: worker.clone(),
             model,
@@ -125,6 +156,12 @@ impl Agent {
             followed: self.followed.clone(),
             media_dir: self.shelf.as_ref().map(|shelf| Arc::clone(shelf.dir())),
         }
+    }
+
+    /// Returns the state of each rank's feed that is followed, by rank.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<Arc<FeedStatus>> {
+        self.followed.borrow().iter().map(|followed| followed.feed.status()).collect()
     }
 
     /// Waits until the worker takes requests; answers whether it does before the agent ends.

@@ -66,17 +66,22 @@ pub(super) async fn carry_out(
             tokio::task::yield_now().await;
             Arrival { frames: Vec::new(), end: End::Rested }
         }
-        Order::Replay { from } => replayed(feed, from).await,
+        Order::Replay { from } => replayed(feed, from, &nudge).await,
         Order::ReplayLater { from } => {
             clock.sleep(REPLAY_PAUSE).await;
-            replayed(feed, from).await
+            replayed(feed, from, &nudge).await
         }
     }
 }
 
-async fn replayed(feed: &mut dyn EventFeed, from: u64) -> Arrival {
-    let replay = feed.replay(from, REPLAY_DEADLINE).await;
-    Arrival { frames: Vec::new(), end: End::Replayed { from, replay } }
+/// Waits for a replay, unless the actor has something newer to ask: an engine that died owes the answer for good.
+async fn replayed(feed: &mut dyn EventFeed, from: u64, nudge: &Notify) -> Arrival {
+    let end = tokio::select! {
+        biased;
+        () = nudge.notified() => End::Nudged,
+        replay = feed.replay(from, REPLAY_DEADLINE) => End::Replayed { from, replay },
+    };
+    Arrival { frames: Vec::new(), end }
 }
 
 async fn listen(feed: &mut dyn EventFeed, nudge: &Notify, clock: &dyn Clock) -> Arrival {

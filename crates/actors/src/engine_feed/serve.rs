@@ -29,6 +29,10 @@ impl State {
         if let Ok(payload) = wire::kv::encode_beat(&beat) {
             self.publish(self.subject.clone(), payload).await;
         }
+        // Whether a card is its own, an agent that comes back sees by the life that it kept: that cannot wait.
+        if self.saved.map(|(life, ..)| life) != self.session.as_ref().map(Session::incarnation) {
+            self.save(me)?;
+        }
         Ok(())
     }
 

@@ -193,6 +193,8 @@ impl Desk {
         self.heard.forget_ended(&self.pending);
         self.demotions.retain(exists);
         for seat in seats {
+            // Others' load is told by holder: also where this frontend has had nothing yet.
+            drop(self.ledger.gauge(&self.model, &seat.holder));
             let Some(life) = index.incarnation(&seat.holder) else { continue };
             let before = self.lives.insert(seat.holder.clone(), life);
             if before.is_some_and(|before| before != life) {

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use super::{Endpoint, Engine, EngineStatus, Error, Request, Response, ServedModel};
 
@@ -106,7 +107,17 @@ impl MemoryEngine {
         self.0.lock().cancelled
     }
 
-    async fn text(&self, endpoint: &Endpoint, path: &'static str) -> Result<String, Error> {
+    async fn text(
+        &self,
+        endpoint: &Endpoint,
+        path: &'static str,
+        deadline: Duration,
+    ) -> Result<String, Error> {
+        let late = Error::HeadTimeout { endpoint: endpoint.clone(), deadline };
+        timeout(deadline, self.fetch(endpoint, path)).await.unwrap_or(Err(late))
+    }
+
+    async fn fetch(&self, endpoint: &Endpoint, path: &'static str) -> Result<String, Error> {
         let request = Request {
             method: http::Method::GET,
             path: http::uri::PathAndQuery::from_static(path),
@@ -148,16 +159,16 @@ impl Engine for MemoryEngine {
         Ok(Response { status: reply.status, headers: reply.headers, body: body.boxed_unsync() })
     }
 
-    async fn health(&self, endpoint: &Endpoint, _deadline: Duration) -> Result<(), Error> {
-        self.text(endpoint, "/health").await.map(|_| ())
+    async fn health(&self, endpoint: &Endpoint, deadline: Duration) -> Result<(), Error> {
+        self.text(endpoint, "/health", deadline).await.map(|_| ())
     }
 
-    async fn status(&self, endpoint: &Endpoint, _deadline: Duration) -> Result<EngineStatus, Error> {
-        Ok(EngineStatus::parse(&self.text(endpoint, "/metrics").await?))
+    async fn status(&self, endpoint: &Endpoint, deadline: Duration) -> Result<EngineStatus, Error> {
+        Ok(EngineStatus::parse(&self.text(endpoint, "/metrics", deadline).await?))
     }
 
-    async fn models(&self, endpoint: &Endpoint, _deadline: Duration) -> Result<Vec<ServedModel>, Error> {
-        let text = self.text(endpoint, "/v1/models").await?;
+    async fn models(&self, endpoint: &Endpoint, deadline: Duration) -> Result<Vec<ServedModel>, Error> {
+        let text = self.text(endpoint, "/v1/models", deadline).await?;
         ServedModel::parse_list(text.as_bytes())
             .map_err(|reason| Error::Unreadable { endpoint: endpoint.clone(), reason })
     }

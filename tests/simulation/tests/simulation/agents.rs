@@ -1,0 +1,103 @@
+//! Agents: the real ones, on simulated feeds, with a disk that outlives them.
+
+use std::sync::Arc;
+
+use actors::{FeedStatus, Feeds};
+use agent::{Agent, Config, Ports, RankFeeds, Stead};
+use identity::Rank;
+use ports::engine::memory::MemoryEngine;
+use ports::{Clock, InMemoryBus, InMemoryRegistry, InMemoryStateStore, StateStore};
+
+use crate::NAMESPACE;
+use crate::engine::SimEngine;
+use crate::feed::Line;
+use crate::weather::Sky;
+
+/// What every process of a world is connected to.
+#[derive(Clone, Debug)]
+pub(crate) struct Town {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bus: InMemoryBus,
+    pub(crate) registry: InMemoryRegistry,
+    pub(crate) http: MemoryEngine,
+}
+
+impl RankFeeds for Line {
+    fn of(&self, _rank: Rank) -> Arc<dyn Feeds> {
+        Arc::new(self.clone())
+    }
+}
+
+/// A place where an agent runs, or has run.
+#[derive(Debug)]
+pub(crate) struct AgentNode {
+    pub(crate) name: String,
+    pub(crate) engine: SimEngine,
+    pub(crate) sky: Arc<Sky>,
+    pub(crate) registry: InMemoryRegistry,
+    disk: Arc<InMemoryStateStore>,
+    agent: Option<Agent>,
+}
+
+impl AgentNode {
+    pub(crate) fn new(name: &str, engine: &SimEngine, sky: Arc<Sky>, town: &Town) -> Self {
+        Self {
+            name: name.to_owned(),
+            engine: engine.clone(),
+            sky,
+            registry: town.registry.attach(),
+            disk: Arc::default(),
+            agent: None,
+        }
+    }
+
+    /// Starts the agent, unless it runs.
+    pub(crate) fn start(&mut self, town: &Town) {
+        if self.agent.is_some() {
+            return;
+        }
+        let config = Config {
+            engine: self.engine.url(),
+            id: Some(self.engine.worker.clone()),
+            namespace: NAMESPACE.to_owned(),
+            ..Config::default()
+        };
+        let ports = Ports {
+            bus: self.sky.connect(&town.bus),
+            registry: Arc::new(self.registry.clone()),
+            engine: Arc::new(town.http.clone()),
+            clock: Arc::clone(&town.clock),
+        };
+        let stead = Stead {
+            feeds: Some(Arc::new(self.engine.line.clone())),
+            store: Some(Arc::clone(&self.disk) as _),
+        };
+        self.agent = Some(Agent::start_with(config, ports, stead).unwrap());
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn crash(&mut self) {
+        drop(self.agent.take());
+    }
+
+    pub(crate) fn lose_disk(&mut self) {
+        self.disk = Arc::default();
+    }
+
+    /// Tells whether it would know the card of its last life for its own.
+    pub(crate) async fn remembers(&self) -> bool {
+        let holder = crate::invariant::holder(&self.engine.worker);
+        let name = actors::EngineFeedHandle::name(&crate::model(), &holder);
+        matches!(self.disk.load(&name).await, Ok(Some(_)))
+    }
+
+    pub(crate) fn kill_actor(&self) -> bool {
+        let node = self.agent.as_ref().map(Agent::node);
+        node.is_some_and(|node| node.actors().first().is_some_and(|actor| node.kill(actor)))
+    }
+
+    /// What it knows of its engine; none while it does not follow it.
+    pub(crate) fn status(&self) -> Option<Arc<FeedStatus>> {
+        self.agent.as_ref()?.statuses().first().cloned()
+    }
+}
