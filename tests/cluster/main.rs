@@ -13,6 +13,8 @@ mod convergence;
 #[cfg(test)]
 mod disorder;
 #[cfg(test)]
+mod drain;
+#[cfg(test)]
 mod fault_cases;
 #[cfg(test)]
 mod faults;
@@ -38,6 +40,8 @@ mod probes;
 mod process;
 #[cfg(test)]
 mod processes;
+#[cfg(test)]
+mod remote_index;
 #[cfg(test)]
 mod rolling;
 #[cfg(test)]

@@ -61,10 +61,21 @@ async fn ask(cluster: &Cluster, (set, number): (u64, u16), worker: Option<&str>)
 /// Answers on their way, whose number the test knows.
 pub(crate) struct Held(Vec<futures::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>>);
 
+/// As [`hold`], on one worker.
+pub(crate) async fn hold_at(cluster: &Cluster, set: u64, worker: &str) -> Held {
+    let mut all = numbers(cluster).filter(|number| worker_of(cluster, *number) == worker);
+    let number = all.next().unwrap();
+    hold_these(cluster, set, number..number + 1).await
+}
+
 /// Starts one long answer on each worker, through the frontends in turn, and waits for its first bytes.
 pub(crate) async fn hold(cluster: &Cluster, set: u64) -> Held {
+    hold_these(cluster, set, 0..cluster.shape.workers).await
+}
+
+async fn hold_these(cluster: &Cluster, set: u64, numbers: std::ops::Range<u16>) -> Held {
     let mut streams = Vec::new();
-    for number in 0..cluster.shape.workers {
+    for number in numbers {
         let mut body = prompt(set, number);
         (body["stream"], body["max_tokens"], body["ignore_eos"]) = (json!(true), json!(20_000), json!(true));
         let frontend = &cluster.frontends[usize::from(number) % cluster.frontends.len()];
@@ -80,6 +91,16 @@ pub(crate) async fn hold(cluster: &Cluster, set: u64) -> Held {
 }
 
 impl Held {
+    /// Waits for more of every answer; tells whether there is.
+    pub(crate) async fn next(&mut self) -> bool {
+        for stream in &mut self.0 {
+            if !matches!(stream.next().await, Some(Ok(_))) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Waits until every frontend counts on each worker what the engine itself counts, which is the one that is held.
     pub(crate) async fn counted(&self, cluster: &Cluster) {
         let end = tokio::time::Instant::now() + crate::up::DEADLINE;

@@ -211,6 +211,13 @@ impl Cluster {
         answers(port.parse().unwrap()).await;
     }
 
+    /// The state in which a frontend shows a worker.
+    pub(crate) async fn state_of(&self, operators: &str, worker: &str) -> Option<String> {
+        let shown = self.get(&format!("{operators}/admin/workers")).await?;
+        let row = shown["workers"].as_array()?.iter().find(|row| row["worker"] == worker)?;
+        Some(row["state"].as_str()?.to_owned())
+    }
+
     /// Asks for JSON; none where nobody answers.
     pub(crate) async fn get(&self, url: &str) -> Option<Value> {
         self.http.get(url).send().await.ok()?.json().await.ok()

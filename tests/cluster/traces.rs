@@ -10,7 +10,8 @@ use crate::images::Picture;
 use crate::processes::{Cluster, Shape};
 use crate::up::DEADLINE;
 
-const ROOT: &str = "00f067aa0ba902b7";
+/// The span that a client names as its own.
+pub(crate) const ROOT: &str = "00f067aa0ba902b7";
 
 /// A collector, and a cluster whose processes send it their spans.
 pub(crate) async fn traced(shape: Shape) -> (Collector, Cluster) {
@@ -53,8 +54,8 @@ pub(crate) fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 }
 
 /// Sends a chat as part of a trace; returns its usage.
-pub(crate) async fn chat(cluster: &Cluster, trace: &str, body: &Value) -> Value {
-    let request = cluster.http.post(format!("{}/v1/chat/completions", cluster.frontends[0]));
+pub(crate) async fn chat(cluster: &Cluster, frontend: usize, trace: &str, body: &Value) -> Value {
+    let request = cluster.http.post(format!("{}/v1/chat/completions", cluster.frontends[frontend]));
     let request = request.header("traceparent", format!("00-{trace}-{ROOT}-01")).json(body);
     let answer = request.send().await.unwrap();
     assert!(answer.status().is_success(), "{}\n{}", answer.status(), cluster.log());
@@ -75,9 +76,9 @@ fn two_images() -> Value {
 async fn one_trace_leads_from_the_client_to_the_engine() {
     let (collector, cluster) = traced(Shape::default()).await;
     let (first, second) = ("4bf92f3577b34da6a3ce929d0e0e4736", "4bf92f3577b34da6a3ce929d0e0e4737");
-    chat(&cluster, first, &two_images()).await;
+    chat(&cluster, 0, first, &two_images()).await;
     cluster.settled().await;
-    let usage = chat(&cluster, second, &two_images()).await;
+    let usage = chat(&cluster, 0, second, &two_images()).await;
     let names = [
         "request",
         "preprocess",

@@ -233,7 +233,9 @@ impl RemoteIndex {
         let answer = answer.map_err(|error| match error {
             bus::Error::NoResponder { .. } => Unanswered::Unserved,
             bus::Error::Timeout { .. } => Unanswered::Late,
-            _ => Unanswered::Unreachable,
+            bus::Error::Disconnected | bus::Error::TooLarge { .. } | bus::Error::Subject { .. } | _ => {
+                Unanswered::Unreachable
+            }
         })?;
         Response::decode(&answer.payload).map_err(|_| Unanswered::Malformed)
     }
@@ -268,7 +270,7 @@ impl IndexSource for RemoteIndex {
         let roster = seats.first().and_then(|seat| self.roster(&seat.worker.card.model));
         let sight = |seat: &Seat| {
             let known = roster.as_ref().and_then(|roster| roster.holder(&seat.holder));
-            known.map_or_else(Sight::default, |known| Sight::of_load(known))
+            known.map_or_else(Sight::default, Sight::of_load)
         };
         seats.iter().map(sight).collect()
     }

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use actor_kit::{Address, Children, Failed, Mail, Node, Reply, Spec};
 use arc_swap::ArcSwap;
-use identity::ModelName;
+use identity::{Holder, MediaKey, ModelName};
+use membership::MediaRun;
 use placement::{Decision, Queue, QueueLimits, Ruling, Ticket, Unplaced};
 use ports::Clock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -41,6 +42,7 @@ pub use tally::Tally;
 
 use crate::directory::DirectoryHandle;
 use crate::load_board::{LoadBoardHandle, Peers};
+use crate::replicator::MediaListener;
 
 /// The scheduler of one model; cheap to clone, outlives the actor's restarts.
 #[derive(Clone, Debug)]
@@ -166,6 +168,14 @@ impl SchedulerHandle {
     }
 }
 
+/// Media that deltas tell of feed residency: another frontend's requests bring them as well as this one's.
+impl MediaListener for SchedulerHandle {
+    fn computed(&self, holder: &Holder, runs: &[&MediaRun]) {
+        let media = runs.iter().map(|run| run.id.key()).collect();
+        drop(self.address.offer(Msg::HadMedia(holder.clone(), media)));
+    }
+}
+
 const MAILBOX_MAX: usize = 8192;
 const CHILDREN_MAX: usize = 4;
 /// How long an answer may take beyond the request's own waiting.
@@ -189,6 +199,7 @@ enum Msg {
     Explain(Box<Ask>, Reply<Result<Decision, Unplaced>>),
     Came(Box<Outcome>),
     Judged(Ruling),
+    HadMedia(Holder, Vec<MediaKey>),
     IndexChanged(Option<watch::Receiver<u64>>),
     Heard(broadcast::Receiver<Arc<Notices>>, Option<Arc<Notices>>),
     Unheard,
@@ -244,6 +255,7 @@ impl Actor for Behaviour {
             Msg::Explain(ask, reply) => reply.send(state.explain(&ask)),
             Msg::Came(outcome) => state.came(*outcome),
             Msg::Judged(ruling) => state.desk.judged(&ruling, state.args.clock.now()),
+            Msg::HadMedia(holder, media) => state.had_media(&holder, &media),
             Msg::IndexChanged(changes) => state.index_changed(&me, changes)?,
             Msg::Heard(receiver, notices) => state.heard(&me, receiver, notices)?,
             Msg::Unheard => {}
@@ -311,6 +323,14 @@ impl State {
         self.desk.came(outcome, &*self.args.index, now);
         if frees {
             self.serve_waiting(now);
+        }
+    }
+
+    /// Holders that nobody can be placed on are not remembered.
+    fn had_media(&mut self, holder: &Holder, media: &[MediaKey]) {
+        let fleet = self.args.directory.fleet();
+        if fleet.seats(&self.args.model).iter().any(|seat| seat.holder == *holder) {
+            self.desk.had_media(holder, media, self.args.clock.now());
         }
     }
 

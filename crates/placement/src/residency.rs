@@ -69,7 +69,24 @@ impl Residency {
         }
     }
 
-    /// Forgets an item of a holder, as when the request that would have brought it failed.
+    /// Notes that a holder's engine has just had an item, whoever brought it. That its blocks leave the KV cache says
+    /// nothing of it: what was encoded is kept apart, and leaves by number and age.
+    pub fn had(&mut self, holder: &Holder, media: MediaKey, now: Duration) {
+        self.see(holder, media, now);
+        self.arrived(holder, media);
+    }
+
+    /// Forgets an item that was coming, as when the request that would have brought it failed; one that has arrived
+    /// stays.
+    pub fn revoke(&mut self, holder: &Holder, media: MediaKey) {
+        if let Some(recent) = self.holders.get_mut(holder)
+            && recent.items.get(&media).is_some_and(|seen| seen.coming)
+        {
+            recent.items.remove(&media);
+        }
+    }
+
+    /// Forgets an item of a holder.
     pub fn forget(&mut self, holder: &Holder, media: MediaKey) {
         if let Some(recent) = self.holders.get_mut(holder) {
             recent.items.remove(&media);
@@ -197,6 +214,22 @@ mod tests {
         residency.arrived(&holder("a"), key(1));
         assert!(!residency.see(&holder("a"), key(1), Duration::ZERO));
         assert_eq!(near(&residency).coming_tokens, 0);
+    }
+
+    #[test]
+    fn what_an_engine_had_stays_when_a_request_fails() {
+        let mut residency = Residency::new(LIMITS);
+        let multiset = [(key(1), 10), (key(2), 10)];
+        let near = |residency: &Residency| {
+            residency.near(&holder("a"), Query { multiset: &multiset, payload_free: &[] }, Duration::ZERO)
+        };
+        assert!(residency.see(&holder("a"), key(1), Duration::ZERO));
+        assert!(residency.see(&holder("a"), key(2), Duration::ZERO));
+        residency.had(&holder("a"), key(1), Duration::ZERO);
+        assert_eq!(near(&residency).coming_tokens, 10);
+        residency.revoke(&holder("a"), key(1));
+        residency.revoke(&holder("a"), key(2));
+        assert_eq!(near(&residency), NearMedia { items: 1, tokens: 10, ..NearMedia::default() });
     }
 
     #[test]

@@ -6,12 +6,15 @@ use std::path::Path;
 
 use identity::{BlockKey, Holder, Incarnation, KeySetDigest, MediaId, MediaKey, ModelName, Rank, WorkerId};
 use membership::card::{ContentFormat, Feed, RankFeed, State};
+use membership::replica::Phase;
 use membership::{Beat, Card, Change, Delta, MediaRun, Run};
 use proptest::prelude::*;
+use wire::command::{Answer, Command};
 use wire::fact::{Fact, Facts, Item, Name, Validator};
 use wire::files;
 use wire::kv::{self, Update};
 use wire::load::{Gauge, Gauges};
+use wire::lookup;
 use wire::notice::{News, Notice, Notices};
 use wire::peer::{Offered, Question};
 use wire::sync::{CHUNK_BYTES_MAX, Refusal, Request, Response, Snapshot};
@@ -275,6 +278,54 @@ fn facts_are_golden_and_survive() {
     let encoded = facts().encode().unwrap();
     check_golden("facts", &encoded);
     assert_eq!(Facts::decode(&encoded).unwrap(), facts());
+}
+
+#[test]
+fn lookups_are_golden_and_survive() {
+    let chain = lookup::Chain { block_size: 16, keys: vec![BlockKey::new(1), BlockKey::new(2)] };
+    for (name, request) in [
+        ("lookup-depths", lookup::Request::Depths { chains: vec![chain] }),
+        ("lookup-roster", lookup::Request::Roster),
+    ] {
+        let encoded = request.encode().unwrap();
+        check_golden(name, &encoded);
+        assert_eq!(lookup::Request::decode(&encoded).unwrap(), request);
+    }
+    let holder = Holder { worker: WorkerId::new("w0"), rank: Rank(1) };
+    let depth = lookup::Depth { holder: holder.clone(), incarnation: LIFE, blocks: 3 };
+    let standing = lookup::Standing {
+        holder,
+        phase: Phase::Live,
+        incarnation: Some(LIFE),
+        seq: 42,
+        beat_seq: 43,
+        removed: 5,
+        blocks: 3,
+        digest: 0xd1_9e57,
+        agrees: Some(true),
+        coverage: 1.0,
+        running: 2,
+        waiting: 1,
+        kv_usage: 0.25,
+        engine_healthy: true,
+        beat_age_ms: Some(420),
+    };
+    for (name, response) in [
+        ("lookup-found", lookup::Response::Depths { found: vec![depth] }),
+        ("lookup-standings", lookup::Response::Roster { holders: vec![standing] }),
+    ] {
+        let encoded = response.encode().unwrap();
+        check_golden(name, &encoded);
+        assert_eq!(lookup::Response::decode(&encoded).unwrap(), response);
+    }
+}
+
+#[test]
+fn commands_are_golden() {
+    check_golden("command-drain", &Command::Drain.encode().unwrap());
+    check_golden("command-resume", &Command::Resume.encode().unwrap());
+    check_golden("command-done", &Answer::Done { draining: true }.encode().unwrap());
+    check_golden("command-not-kept", &Answer::NotKept.encode().unwrap());
 }
 
 #[test]

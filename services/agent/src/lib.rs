@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod card;
+mod command_desk;
 mod config;
 mod discovery;
 mod file_desk;

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::card::{self, Model};
+use crate::command_desk::Wish;
 use crate::config::Config;
 use crate::discovery::{Discovered, discover};
 use crate::wiring::{Ports, RankFeeds};
@@ -75,6 +76,8 @@ pub(crate) struct Speaker {
     /// Cancelled to stop; how long requests may take to finish is in `drain`.
     pub(crate) stop: CancellationToken,
     pub(crate) drain: watch::Receiver<Duration>,
+    /// What operators want of the worker.
+    pub(crate) wish: Wish,
     /// Tells others of the feeds.
     pub(crate) followed: watch::Sender<Vec<Followed>>,
 }
@@ -89,6 +92,7 @@ enum Ended {
 impl Speaker {
     /// Runs until stopped.
     pub(crate) async fn run(self) {
+        self.wish.recall().await;
         let Some(discovered) = self.discovered().await else { return };
         let url = self.endpoint.as_str();
         let card = card::card(self.worker.clone(), url, &self.config, (&discovered, &self.model));
@@ -292,13 +296,16 @@ impl Speaker {
         let statuses: Vec<_> = feeds.iter().map(EngineFeedHandle::status).collect();
         let all_known = statuses.iter().all(|status| status.incarnation.is_some());
         let oldest = statuses.iter().filter_map(|status| status.incarnation).min();
-        let ready = *self.phase.borrow() == Phase::Ready;
-        let state = if ready { State::Ready } else { State::Starting };
+        let state = match *self.phase.borrow() {
+            Phase::Ready => State::Ready,
+            Phase::Draining => State::Draining,
+            Phase::Discovering | Phase::Standby | Phase::Starting => State::Starting,
+        };
         card::current(base, oldest.filter(|_| all_known), state)
     }
 
     fn phase_of(&self, feeds: &[EngineFeedHandle]) -> Phase {
-        phase_of(feeds, *self.phase.borrow())
+        if self.wish.drains() { Phase::Draining } else { phase_of(feeds, *self.phase.borrow()) }
     }
 
     fn enter(&self, phase: Phase) {

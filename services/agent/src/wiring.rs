@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::card::Model;
+use crate::command_desk::{CommandDesk, Wish};
 use crate::config::Config;
 use crate::file_desk::FileDesk;
 use crate::media_shelf::MediaShelf;
@@ -63,8 +64,8 @@ pub struct Agent {
     stop: CancellationToken,
     drain: watch::Sender<Duration>,
     task: JoinSet<()>,
-    _files: JoinSet<()>,
     shelf: Option<MediaShelf>,
+    _desks: JoinSet<()>,
     node: Node,
 }
 
@@ -97,6 +98,13 @@ impl Agent {
             (None, None) => Arc::new(InMemoryStateStore::default()),
         };
         let shelf = MediaShelf::open(&config, &ports.clock)?;
+        let wish = Wish::new(worker.clone(), Arc::clone(&store));
+        let command_desk = CommandDesk {
+            subject: wire::subject::command(&config.namespace, &worker),
+            bus: Arc::clone(&ports.bus),
+            clock: Arc::clone(&ports.clock),
+            wish: wish.clone(),
+        };
         let nth = AGENTS.fetch_add(1, Ordering::Relaxed);
         let node = Node::start(&format!("agent-{}-{worker}-{nth}", config.namespace));
         let (phase, phases) = watch::channel(Phase::Discovering);
@@ -116,12 +124,14 @@ impl Agent {
             phase,
             stop: stop.clone(),
             drain: drains,
+            wish,
             followed,
         };
         let mut task = JoinSet::new();
         task.spawn(speaker.run());
-        let mut files = JoinSet::new();
-        files.spawn(file_desk.serve());
+        let mut desks = JoinSet::new();
+        desks.spawn(file_desk.serve());
+        desks.spawn(command_desk.serve());
         Ok(Self {
             worker,
             phase: phases,
@@ -129,7 +139,7 @@ impl Agent {
             stop,
             drain,
             task,
-            _files: files,
+            _desks: desks,
             shelf,
             node,
         })

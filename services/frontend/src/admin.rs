@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actors::{HolderView, IndexView};
-use block_index::Branch;
+use actors::HolderView;
 use futures::future::join_all;
 use http::Response;
-use identity::{Holder, Incarnation};
+use identity::{Holder, Incarnation, WorkerId};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Answer};
@@ -32,8 +31,7 @@ impl Shared {
         let loads = self.loads();
         let workers = fleet.models().flat_map(|model| fleet.seats(model)).map(|seat| {
             let card = &seat.worker.card;
-            let view = desks.get(&card.model).map(|desk| desk.index.view());
-            let known = view.as_ref().and_then(|view| view.holder(&seat.holder));
+            let known = desks.get(&card.model).and_then(|desk| desk.index.holder(&seat.holder));
             let active = loads.get(&seat.holder).map_or(0, |(total, _)| total.active_requests);
             let mut shown = json!({
                 "worker": seat.holder.worker.as_str(),
@@ -41,10 +39,10 @@ impl Shared {
                 "model": card.model.as_str(),
                 "endpoint": card.endpoint,
                 "state": seat.worker.state(),
-                "incarnation": known.and_then(|it| it.incarnation).as_ref().map(Incarnation::to_string),
+                "incarnation": known.as_ref().and_then(|it| it.incarnation).as_ref().map(Incarnation::to_string),
                 "active_requests": active,
             });
-            extend(&mut shown, known.map(|known| self.holder_figures(known)));
+            extend(&mut shown, known.map(|known| self.holder_figures(&known)));
             shown
         });
         json!({"workers": workers.collect::<Vec<_>>()})
@@ -78,6 +76,13 @@ impl Shared {
         loads.into_iter().map(load).collect()
     }
 
+    /// Counts what all frontends have in flight at a worker.
+    pub(crate) fn active_at(&self, worker: &WorkerId) -> u32 {
+        let loads = self.loads();
+        let ranks = loads.iter().filter(|(holder, _)| holder.worker == *worker);
+        ranks.map(|(_, (total, _))| total.active_requests).sum()
+    }
+
     pub(crate) fn show_load(&self) -> Value {
         let holders = self.loads().into_iter().map(|(holder, (total, by_frontend))| {
             let mut shown = json!({"worker": holder.worker.as_str(), "rank": holder.rank.0});
@@ -92,14 +97,15 @@ impl Shared {
         let desks = self.models.desks();
         let stats = join_all(desks.values().map(|desk| desk.index.stats())).await;
         let sum = |of: fn(&block_index::Stats) -> u64| -> u64 { stats.iter().flatten().map(of).sum() };
-        let tallies = join_all(desks.values().map(|desk| desk.replicator.tally())).await;
+        let tallies = join_all(desks.values().map(|desk| desk.index.tally())).await;
         let count =
             |of: fn(&actors::replicator::Tally) -> u64| -> u64 { tallies.iter().flatten().map(of).sum() };
-        let holders = desks.values().flat_map(|desk| holders(desk, &desk.index.view()));
+        let holders = desks.values().flat_map(holders);
+        let here = stats.iter().any(Option::is_some) || desks.is_empty();
         json!({
-            "blocks": sum(|it| u64::from(it.blocks)),
-            "memberships": sum(|it| it.memberships),
-            "bytes": sum(|it| it.bytes),
+            "blocks": here.then(|| sum(|it| u64::from(it.blocks))),
+            "memberships": here.then(|| sum(|it| it.memberships)),
+            "bytes": here.then(|| sum(|it| it.bytes)),
             "agreement": self.agreement(),
             "replication": {
                 "messages": count(|it| it.messages),
@@ -114,7 +120,7 @@ impl Shared {
 
     /// The least agreement among the models' replicas.
     fn agreement(&self) -> f64 {
-        self.models.desks().values().map(|desk| desk.index.view().agreement()).fold(1.0, f64::min)
+        self.models.desks().values().map(|desk| desk.index.agreement()).fold(1.0, f64::min)
     }
 
     pub(crate) async fn show_tree(&self, query: Option<&str>) -> Result<Value, ApiError> {
@@ -123,11 +129,7 @@ impl Shared {
         let desks = self.models.desks();
         let mut models = Map::new();
         for desk in desks.values() {
-            let branches = desk.index.tree(depth, limit).await.map_err(|error| {
-                ApiError::unavailable("index_unavailable", "the index did not answer").cause(error)
-            })?;
-            let view = desk.index.view();
-            let runs = branches.iter().map(|branch| run(branch, &view)).collect();
+            let runs = desk.index.tree(depth, limit).await?;
             models.insert(desk.model.as_str().to_owned(), Value::Array(runs));
         }
         Ok(json!({"models": models}))
@@ -169,10 +171,9 @@ impl Shared {
         let (facts, names) = (self.facts.tally(), self.names.tally());
         let fleet = self.models.directory().fleet();
         let desks = self.models.desks();
-        let views: Vec<_> = desks.values().map(|desk| desk.index.view()).collect();
-        let coverage =
-            views.iter().flat_map(|view| view.holders()).map(|(_, known)| f64::from(known.coverage));
-        let blocks: u64 = views.iter().flat_map(|view| view.holders()).map(|(_, known)| known.blocks).sum();
+        let holders: Vec<_> = desks.values().flat_map(|desk| desk.index.holders()).collect();
+        let coverage = holders.iter().map(|(_, known)| f64::from(known.coverage));
+        let blocks: u64 = holders.iter().map(|(_, known)| known.blocks).sum();
         let tallies: Vec<_> = desks.values().map(|desk| desk.scheduler.tally()).collect();
         let waiting: usize = tallies.iter().map(|tally| tally.waiting).sum();
         let pending: usize = tallies.iter().map(|tally| tally.pending_blocks).sum();
@@ -219,10 +220,8 @@ impl Shared {
     }
 }
 
-fn holders(desk: &ModelDesk, view: &IndexView) -> Vec<Value> {
-    let mut holders: Vec<_> = view.holders().collect();
-    holders.sort_by_key(|(holder, _)| *holder);
-    let shown = holders.into_iter().map(|(holder, known)| {
+fn holders(desk: &ModelDesk) -> Vec<Value> {
+    let shown = desk.index.holders().into_iter().map(|(holder, known)| {
         json!({
             "model": desk.model.as_str(),
             "worker": holder.worker.as_str(),
@@ -238,21 +237,6 @@ fn holders(desk: &ModelDesk, view: &IndexView) -> Vec<Value> {
         })
     });
     shown.collect()
-}
-
-fn run(branch: &Branch, view: &IndexView) -> Value {
-    let holders = branch.holders.iter().filter_map(|(id, blocks)| {
-        let holder = view.holder_of(*id)?;
-        Some(json!({"worker": holder.worker.as_str(), "rank": holder.rank.0, "blocks": blocks}))
-    });
-    json!({
-        "level": branch.level,
-        "depth": branch.depth,
-        "first": branch.first.to_string(),
-        "blocks": branch.blocks,
-        "children": branch.children,
-        "holders": holders.collect::<Vec<_>>(),
-    })
 }
 
 fn gauges_json(gauges: &placement::Gauges) -> Value {

@@ -50,7 +50,7 @@ impl Shared {
     ) -> Result<Response<Answer>, ApiError> {
         let wishes = Wishes::read(&call.parts.headers, &call.caller)?;
         let mut understood = self.understand(kind, call, (body, true)).await?;
-        let (question, draft) = self.question(&mut understood, call, wishes);
+        let (question, draft) = self.question(&mut understood, call, wishes).await;
         let dispatch = Dispatch {
             method: Method::POST,
             path: kind.path(),
@@ -80,7 +80,7 @@ impl Shared {
         }
         let wishes = Wishes::read(&call.parts.headers, &call.caller)?;
         let mut understood = self.understand(Kind::Chat, call, (body, false)).await?;
-        let (question, draft) = self.question(&mut understood, call, wishes);
+        let (question, draft) = self.question(&mut understood, call, wishes).await;
         let desk = self.models.desk(&understood.model).await?;
         let record = match desk.scheduler.explain(&question).await? {
             Ok(decision) => {
@@ -127,7 +127,7 @@ impl Shared {
         Ok(understood)
     }
 
-    fn question(
+    async fn question(
         &self,
         understood: &mut Understood,
         call: &Call<'_>,
@@ -149,6 +149,7 @@ impl Shared {
         question.first_media_token = first.map(|placed| u32::try_from(placed.offset).unwrap_or(u32::MAX));
         question.streams = understood.params.stream;
         question.waiting = waiting(self.defaults.wait_max, understood.params.priority, &call.caller.tenant);
+        self.look_up(understood, &mut question).await;
         let record = Record {
             request_id: call.id.clone(),
             model: understood.model.clone(),
@@ -176,7 +177,7 @@ impl Shared {
             obstacle,
             predicted: understood.fallback.is_none() && understood.one_prompt,
             traits: Traits { hybrid: understood.hybrid, scoped },
-            confidence: prepared.confidence,
+            confidence: understood.prepared.confidence,
             homework: understood.homework.clone(),
             names,
         };

@@ -42,8 +42,21 @@ pub struct Config {
     pub secret: String,
     /// Media.
     pub media: MediaConfig,
+    /// Where the index is that requests are looked up in.
+    pub index: IndexPlace,
     /// Limits.
     pub limits: Limits,
+}
+
+/// Where a frontend looks requests up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexPlace {
+    /// In a replica of its own.
+    #[default]
+    Local,
+    /// At the cluster's indexers: one message per request, the first answer wins; after 5 ms by load.
+    Remote,
 }
 
 /// A model whose files are here.
@@ -315,6 +328,7 @@ impl Default for Config {
             tenancy: Tenancy::Shared,
             policy: "kv".to_owned(),
             secret: String::new(),
+            index: IndexPlace::default(),
             media: MediaConfig::default(),
             limits: Limits::default(),
         }

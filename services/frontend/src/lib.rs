@@ -7,8 +7,10 @@ mod api_error;
 mod byte_range;
 mod call;
 mod chat;
+mod commands;
 mod config;
 mod courier;
+mod desk_index;
 mod dispatch;
 mod faults;
 mod hand_over;
@@ -16,6 +18,7 @@ mod headers;
 mod homework;
 mod lessons;
 mod loaded_models;
+mod look_up;
 mod media_address;
 mod media_parts;
 mod media_surface;
@@ -46,7 +49,7 @@ mod verification;
 mod wiring;
 
 pub use config::{
-    Config, HandOverConfig, KeyConfig, Limits, MediaConfig, MediaMode, ModelConfig, Tenancy,
+    Config, HandOverConfig, IndexPlace, KeyConfig, Limits, MediaConfig, MediaMode, ModelConfig, Tenancy,
     UnknownMediaMode, UnknownTenancy,
 };
 pub use loaded_models::{LoadedModel, LoadedModels, load_models};

@@ -26,6 +26,8 @@ pub(crate) struct Metrics {
     served: Family<OutcomeLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
     decision: Histogram,
+    look_up: Histogram,
+    index_queries: Family<ReasonLabels, Counter>,
     first_byte: Family<ModelLabels, Histogram, Buckets>,
 }
 
@@ -115,6 +117,8 @@ impl Metrics {
             served: Family::default(),
             tokens: Family::default(),
             decision: Histogram::new(exponential_buckets(0.000_01, 2.0, 16)),
+            look_up: Histogram::new(exponential_buckets(0.000_05, 1.5, 16)),
+            index_queries: Family::default(),
             first_byte: Family::new_with_constructor(Buckets),
         };
         metrics.register();
@@ -136,6 +140,8 @@ impl Metrics {
         registry.register("media_served", "Requests to the media listener, by outcome", self.served.clone());
         registry.register("prompt_tokens", "Prompt tokens routed, by kind", self.tokens.clone());
         registry.register("decision_seconds", "From parsed body to decision", self.decision.clone());
+        registry.register("index_query_seconds", "From question to indexers' answer", self.look_up.clone());
+        registry.register("index_queries", "Questions to indexers, by outcome", self.index_queries.clone());
         registry.register(
             "first_byte_seconds",
             "From request to first byte of body",
@@ -198,6 +204,14 @@ impl Metrics {
 
     pub(crate) fn decided(&self, took: Duration) {
         self.decision.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn looked_up(&self, took: Duration) {
+        self.look_up.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn index_query(&self, outcome: &'static str) {
+        self.index_queries.get_or_create(&ReasonLabels { reason: outcome }).inc();
     }
 
     pub(crate) fn first_byte(&self, model: &str, took: Duration) {

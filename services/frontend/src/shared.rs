@@ -9,6 +9,7 @@ use placement::Policy;
 use ports::{Clock, Engine};
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::Commands;
 use crate::hand_over::HandOver;
 use crate::metrics::Metrics;
 use crate::models::Models;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) names: NameLearnerHandle,
     /// Shares what is learned of media.
     pub(crate) facts: FactBoardHandle,
+    pub(crate) commands: Commands,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) records: RecordLog,

@@ -7,12 +7,14 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tracing::Instrument;
+use wire::command::Command;
 
 use crate::access::Access;
 use crate::answer::{self, Answer};
 use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::chat::Kind;
+use crate::commands::check_origin;
 use crate::headers;
 use crate::request_body::Unread;
 use crate::request_id::REQUEST_ID;
@@ -54,6 +56,7 @@ enum ForOperators<'a> {
     Index,
     Tree,
     Metrics,
+    Command(&'a str, Command),
 }
 
 impl<'a> Route<'a> {
@@ -77,6 +80,10 @@ impl<'a> Route<'a> {
             path => match (path.strip_prefix("/v1/models/"), path.strip_prefix("/v1/explain/")) {
                 (Some(model), _) => (get, Self::Client(C::Model(model))),
                 (_, Some(id)) => (get, Self::Operator(O::Explain(id))),
+                _ if path.starts_with("/admin/workers/") => {
+                    let (worker, command) = command_of(path).ok_or_else(|| not_found(path))?;
+                    (post, Self::Operator(O::Command(worker, command)))
+                }
                 _ if path.starts_with("/v1/") => (true, Self::Client(C::Proxy)),
                 _ => return Err(not_found(path)),
             },
@@ -100,6 +107,16 @@ impl<'a> Route<'a> {
             Self::Operator(_) => "admin",
             Self::Live | Self::Ready => "health",
         }
+    }
+}
+
+/// Reads `/admin/workers/{worker}/drain` and `…/resume`.
+fn command_of(path: &str) -> Option<(&str, Command)> {
+    let (worker, verb) = path.strip_prefix("/admin/workers/")?.split_once('/')?;
+    match verb {
+        "drain" if !worker.is_empty() => Some((worker, Command::Drain)),
+        "resume" if !worker.is_empty() => Some((worker, Command::Resume)),
+        _ => None,
     }
 }
 
@@ -200,6 +217,10 @@ impl Surface {
             ForOperators::Workers => Ok(answer::json(&shared.show_workers())),
             ForOperators::Load => Ok(answer::json(&shared.show_load())),
             ForOperators::Index => Ok(answer::json(&shared.show_index().await)),
+            ForOperators::Command(worker, command) => {
+                check_origin(&parts.headers)?;
+                Ok(answer::json(&shared.command(worker, command).await?))
+            }
             ForOperators::Tree => Ok(answer::json(&shared.show_tree(parts.uri.query()).await?)),
             ForOperators::Metrics => {
                 let text = shared.metrics.text(&shared.sample());

@@ -116,8 +116,8 @@ impl Shared {
     /// Looks at how well the index stands for a holder.
     pub(crate) fn sighting(&self, model: &ModelName, holder: &Holder) -> Sighting {
         let desks = self.models.desks();
-        let Some(view) = desks.get(model).map(|desk| desk.index.view()) else { return Sighting::default() };
-        view.holder(holder).map_or_else(Sighting::default, |known| Sighting {
+        let known = desks.get(model).and_then(|desk| desk.index.holder(holder));
+        known.map_or_else(Sighting::default, |known| Sighting {
             removed: known.removed,
             whole: known.state == Phase::Live && known.agrees != Some(false) && known.coverage >= 1.0,
         })

@@ -9,7 +9,7 @@ use std::time::Duration;
 use actor_kit::Node;
 use actors::{
     Bitmaps, DirectoryArgs, DirectoryHandle, IndexShelf, Ledger, LoadBoardArgs, LoadBoardHandle,
-    MediaListener, Preprocessor, bitmaps, preprocessor,
+    MediaListener, Preprocessor, RemoteIndex, bitmaps, preprocessor,
 };
 use adapter_http::{Authorities, Bounds, Listener, TlsFiles};
 use anyhow::Context;
@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::access::Access;
-use crate::config::{Config, HandOverConfig, MediaConfig};
+use crate::commands::Commands;
+use crate::config::{Config, HandOverConfig, IndexPlace, MediaConfig};
 use crate::courier::Courier;
 use crate::hand_over::{HandOver, Way};
 use crate::lessons::Lessons;
@@ -146,6 +147,7 @@ impl Frontend {
         let parts = (models, desks.lessons.clone(), pool, hand_over);
         let shared = Arc::new(share(config, (ports, parts_of_media), parts, (id, seed, policy)));
         let mut tasks = JoinSet::new();
+        tasks.spawn(follow_indexers(desks.remote.clone(), desks.directory.clone(), shared.stop.clone()));
         tasks.spawn(open_desks(desks, shared.models.clone(), shared.stop.clone()));
         tasks.spawn(supply.run(shared.stop.clone()));
         tasks.spawn(presence::keep(registry, Arc::clone(&shared), (config.namespace.clone(), address)));
@@ -241,6 +243,7 @@ fn share(
         facts: media.facts,
         started: ports.clock.now(),
         engine: ports.engine,
+        commands: Commands { namespace: config.namespace.clone(), bus: ports.bus },
         clock: ports.clock,
         metrics: Metrics::new(),
         records: RecordLog::new(limits.decisions_kept),
@@ -343,6 +346,8 @@ async fn start_actors(
         clock: Arc::clone(&ports.clock),
         directory,
         shelf: IndexShelf::default(),
+        remote: (config.index == IndexPlace::Remote)
+            .then(|| RemoteIndex::new(&config.namespace, Arc::clone(&ports.bus), Arc::clone(&ports.clock))),
         ledger,
         board,
         lessons: Lessons::default(),
@@ -353,6 +358,13 @@ async fn start_actors(
         },
         seed,
     })
+}
+
+/// Keeps itself told by indexers of how holders stand, where the index is theirs.
+async fn follow_indexers(remote: Option<RemoteIndex>, directory: DirectoryHandle, stop: CancellationToken) {
+    if let Some(remote) = remote {
+        stop.run_until_cancelled(remote.follow(directory)).await.unwrap_or(());
+    }
 }
 
 /// Starts the actors of every model that appears.

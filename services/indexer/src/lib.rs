@@ -2,6 +2,7 @@
 
 mod config;
 mod desks;
+mod lookups;
 mod query;
 mod surface;
 mod wiring;

@@ -84,11 +84,18 @@ pub struct Queries {
     secret: Arc<str>,
     answered: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
+    lookups: Arc<AtomicU64>,
 }
 
 impl Queries {
     pub(crate) fn new(desks: Desks, secret: &str) -> Self {
-        Self { desks, secret: Arc::from(secret), answered: Arc::default(), refused: Arc::default() }
+        Self {
+            desks,
+            secret: Arc::from(secret),
+            answered: Arc::default(),
+            refused: Arc::default(),
+            lookups: Arc::default(),
+        }
     }
 
     /// Answers a JSON question in JSON.
@@ -105,6 +112,11 @@ impl Queries {
     /// Counts questions answered and refused so far.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.answered.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    }
+
+    /// Returns the count of frontends' lookups answered so far.
+    pub(crate) fn lookups(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.lookups)
     }
 
     fn matched(&self, question: &[u8]) -> Result<BTreeMap<String, Matched>, Refused> {

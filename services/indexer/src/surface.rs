@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adapter_http::{Bounds, Listener};
@@ -137,6 +138,7 @@ async fn metrics(State(surface): State<Surface>) -> String {
     let stat = |of: fn(&block_index::Stats) -> u64| -> u64 { stats.iter().flatten().map(of).sum() };
     let tally = |of: fn(&actors::replicator::Tally) -> u64| -> u64 { tallies.iter().flatten().map(of).sum() };
     let (answered, refused) = surface.queries.counts();
+    let lookups = surface.queries.lookups().load(Ordering::Relaxed);
     let mut text = String::new();
     let mut write = |name: &str, kind: &str, help: &str, value: String| {
         // Writing to a string does not fail.
@@ -159,6 +161,7 @@ async fn metrics(State(surface): State<Surface>) -> String {
     }
     let counters = [
         ("sightline_queries_answered_total", "Questions answered.", answered),
+        ("sightline_lookups_answered_total", "Frontends' lookups answered.", lookups),
         ("sightline_queries_refused_total", "Questions that make no sense here.", refused),
         ("sightline_replica_messages_total", "Deltas and beats heard.", tally(|it| it.messages)),
         ("sightline_replica_gaps_total", "Gaps that the bus reported.", tally(|it| it.gaps)),

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::desks::{Desks, Parts};
+use crate::lookups::Lookups;
 use crate::query::Queries;
 use crate::surface::{self, Surface};
 
@@ -64,6 +65,13 @@ impl Indexer {
         };
         let desks = Desks::new(DirectoryHandle::start(&node, directory).await?);
         let queries = Queries::new(desks.clone(), &config.secret);
+        let lookups = Lookups {
+            namespace: config.namespace.clone(),
+            bus: Arc::clone(&ports.bus),
+            clock: Arc::clone(&ports.clock),
+            desks: desks.clone(),
+            answered: queries.lookups(),
+        };
         let parts = Parts {
             namespace: config.namespace.clone(),
             node: node.clone(),
@@ -81,6 +89,7 @@ impl Indexer {
         surface.spawn(surface::serve(listener, served, config.body_bytes_max, stop.clone()));
         let mut follower = JoinSet::new();
         follower.spawn(desks.follow(parts));
+        follower.spawn(lookups.follow());
         Ok(Self { address, queries, stop, surface, _follower: follower, _node: node })
     }
 

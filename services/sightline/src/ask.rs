@@ -9,7 +9,8 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-fn frontend_arg() -> Arg {
+/// `--frontend`.
+pub(crate) fn frontend_arg() -> Arg {
     Arg::new("frontend")
         .long("frontend")
         .value_name("URL")
@@ -19,26 +20,14 @@ fn frontend_arg() -> Arg {
         .help("Base URL of a frontend's admin listener, or of a frontend on loopback")
 }
 
-fn key_arg() -> Arg {
+/// `--key`.
+pub(crate) fn key_arg() -> Arg {
     Arg::new("key")
         .long("key")
         .value_name("KEY")
         .env("SIGHTLINE_KEY")
         .hide_env_values(true)
         .help("Bearer key with the operator role")
-}
-
-fn json_arg() -> Arg {
-    Arg::new("json").long("json").action(clap::ArgAction::SetTrue).help("Print the frontend's JSON")
-}
-
-/// Builds the parser of `sightline workers`.
-pub(crate) fn workers_command() -> Command {
-    Command::new("workers").about("List the workers as a frontend sees them").args([
-        frontend_arg(),
-        key_arg(),
-        json_arg(),
-    ])
 }
 
 /// Builds the parser of `sightline explain`.
@@ -49,55 +38,6 @@ pub(crate) fn explain_command() -> Command {
             "File with a chat request's body (decided, not sent), - for standard input, or the id of a past request",
         ))
         .args([frontend_arg(), key_arg()])
-}
-
-/// Prints the fleet as a table.
-///
-/// # Errors
-/// Says why the frontend cannot be asked.
-#[expect(clippy::print_stdout, reason = "the table was asked for")]
-pub(crate) async fn workers(given: &ArgMatches) -> anyhow::Result<()> {
-    let answer = fetch(given, "/admin/workers", None).await?;
-    if given.get_flag("json") {
-        println!("{answer:#}");
-        return Ok(());
-    }
-    let header = [
-        "WORKER", "RANK", "MODEL", "STATE", "BLOCKS", "ACTIVE", "WAITING", "KV", "LAG", "AGREES", "COVERAGE",
-    ];
-    let mut rows = vec![header.map(str::to_owned)];
-    for worker in answer.get("workers").and_then(Value::as_array).into_iter().flatten() {
-        let text = |key: &str| match worker.get(key) {
-            Some(Value::String(text)) => text.clone(),
-            None | Some(Value::Null) => "-".to_owned(),
-            Some(other) => other.to_string(),
-        };
-        let percent = |key: &str| {
-            worker.get(key).and_then(Value::as_f64).map_or("-".to_owned(), |x| format!("{:.0}%", x * 100.0))
-        };
-        let lag =
-            worker.get("lag_ms").and_then(Value::as_f64).map_or("-".to_owned(), |x| format!("{x:.0} ms"));
-        let agrees = match worker.get("agrees") {
-            Some(Value::Bool(true)) => "yes",
-            Some(Value::Bool(false)) => "no",
-            _ => "-",
-        };
-        rows.push([
-            text("worker"),
-            text("rank"),
-            text("model"),
-            text("state"),
-            text("blocks"),
-            text("active_requests"),
-            text("waiting"),
-            percent("kv_usage"),
-            lag,
-            agrees.to_owned(),
-            percent("coverage"),
-        ]);
-    }
-    print!("{}", table(&rows));
-    Ok(())
 }
 
 /// Prints a decision as JSON.
@@ -122,7 +62,11 @@ pub(crate) async fn explain(given: &ArgMatches) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn fetch(given: &ArgMatches, path: &str, body: Option<String>) -> anyhow::Result<Value> {
+/// Asks a frontend: with a body by POST, else by GET.
+///
+/// # Errors
+/// Says why the frontend cannot be asked, or what it refused.
+pub(crate) async fn fetch(given: &ArgMatches, path: &str, body: Option<String>) -> anyhow::Result<Value> {
     let base = given.get_one::<String>("frontend").map_or("", String::as_str).trim_end_matches('/');
     let client = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build()?;
     let url = format!("{base}{path}");
@@ -152,33 +96,4 @@ pub(crate) fn unanswered(address: &str, deadline: Duration, cause: &reqwest::Err
     let causes = std::iter::successors(Some(cause as &dyn Error), |&above| above.source());
     let root = causes.last().map_or_else(String::new, ToString::to_string);
     anyhow!("{address} does not answer: {root}")
-}
-
-/// Aligns rows in columns.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::table;
-
-    #[test]
-    fn columns_align() {
-        let rows = [["WORKER", "KV"], ["w0", "12%"]].map(|row| row.map(str::to_owned));
-        assert_eq!(table(&rows), "WORKER  KV\nw0      12%\n");
-    }
 }

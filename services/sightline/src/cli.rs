@@ -8,7 +8,7 @@ use crate::cluster::{self, Connection, FrontendConfig};
 use crate::layers::{Configuration, effective, flags};
 use crate::print_config::Printed;
 use crate::signals::Stop;
-use crate::{ask, healthcheck, media_tokens, up};
+use crate::{ask, healthcheck, media_tokens, up, workers};
 
 /// Options of every subcommand.
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ pub fn command() -> Command {
         .subcommand(in_cluster::<FrontendConfig>(long("frontend", "Run one frontend of a cluster")))
         .subcommand(in_cluster::<agent::Config>(long("agent", "Run the agent of one engine of a cluster")))
         .subcommand(in_cluster::<indexer::Config>(long("indexer", "Run an index without a frontend")))
-        .subcommand(ask::workers_command())
+        .subcommand(workers::command())
         .subcommand(ask::explain_command())
         .subcommand(media_tokens::command())
         .subcommand(
@@ -138,7 +138,7 @@ pub async fn run(matches: ArgMatches) -> anyhow::Result<()> {
             let stop = Stop::listen(false);
             Box::pin(cluster::run_indexer(config, &connection, stop.token())).await
         }
-        "workers" => ask::workers(given).await,
+        "workers" => Box::pin(workers::run(given)).await,
         "explain" => ask::explain(given).await,
         "media-tokens" => media_tokens::run(given),
         "healthcheck" => healthcheck::run(given.get_one::<String>("url").map_or("", String::as_str)).await,

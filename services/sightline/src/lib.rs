@@ -9,3 +9,4 @@ mod media_tokens;
 mod print_config;
 mod signals;
 pub mod up;
+mod workers;

@@ -162,6 +162,13 @@ impl Desk {
         }
     }
 
+    /// Takes note of media that a holder's engine has just computed, whosever request brought them.
+    pub(super) fn had_media(&mut self, holder: &Holder, media: &[MediaKey], now: Duration) {
+        for key in media {
+            self.residency.had(holder, *key, now);
+        }
+    }
+
     /// Ends the dispatches whose blocks the index shows by now.
     pub(super) fn confirm(&mut self, index: &dyn IndexSource) {
         for trace in self.settling.shown(&self.pending, index) {
@@ -333,7 +340,7 @@ impl Desk {
             self.pending.end(dispatch);
         }
         for media in &trace.new_media {
-            self.residency.forget(&trace.seat.holder, *media);
+            self.residency.revoke(&trace.seat.holder, *media);
         }
     }
 }

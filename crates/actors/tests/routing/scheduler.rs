@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::scheduler::Error;
-use actors::{Assignment, ScheduleRequest, SchedulerHandle, Waiting};
-use identity::{MediaKey, Rank, WorkerId};
-use membership::Card;
+use actors::{Assignment, MediaListener as _, ScheduleRequest, SchedulerHandle, Waiting};
+use identity::{BlockKey, MediaId, MediaKey, Rank, WorkerId};
 use membership::card::Limits;
+use membership::{Card, MediaRun};
 use placement::{
     Class, Feature, MediaRouting, Policy, QueueLimits, Reason, RoutingRequest, Ruling, Verdict, Why,
 };
@@ -53,6 +53,30 @@ async fn requests_follow_their_prefix() {
     let choice = decision.choice();
     assert_eq!((decision.appraisals.len(), choice.work.cached_blocks, choice.pending_blocks), (3, 24, 4));
     assert!(ledger.balances().iter().all(|balance| balance.gauges.is_idle()), "explain reserves nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_that_an_engine_had_draw_requests_to_it() {
+    let town = Town::new("scheduler-told-media").await;
+    let _leases = [town.open(&card("w0")).await, town.open(&card("w1")).await, town.open(&card("w2")).await];
+    let (scheduler, _) = town.scheduler(QueueLimits::default()).await;
+    let run = MediaRun { id: MediaId::new("cat"), first_key: BlockKey::new(1), tokens: 800 };
+    // Of one that nobody can be placed on nothing is kept.
+    scheduler.computed(&holder("w9"), &[&run]);
+    scheduler.computed(&holder("w2"), &[&run]);
+    let request = ask(with_image(3, run.id.key().get()));
+    let decision = scheduler.explain(&request).await.unwrap().unwrap();
+    assert_eq!((decision.choice().holder.clone(), decision.choice().media_resident), (holder("w2"), 1));
+    let elsewhere = decision.appraisals.iter().filter(|it| it.holder != holder("w2"));
+    assert!(elsewhere.clone().count() == 2 && elsewhere.clone().all(|it| it.media_resident == 0));
+    // Another engine in its place has nothing of it.
+    town.index.life("w2", 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scheduler.computed(&holder("w2"), &[&run]);
+    town.index.life("w2", 2);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let decision = scheduler.explain(&request).await.unwrap().unwrap();
+    assert!(decision.appraisals.iter().all(|it| it.media_resident == 0));
 }
 
 #[tokio::test(start_paused = true)]

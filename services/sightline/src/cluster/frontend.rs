@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use frontend::{HandOverConfig, KeyConfig, Limits, MediaConfig, MediaMode, ModelConfig, Tenancy};
+use frontend::{HandOverConfig, IndexPlace, KeyConfig, Limits, MediaConfig, MediaMode, ModelConfig, Tenancy};
 use prompt::Kwargs;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,10 @@ pub(crate) struct Config {
     /// the end.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// Where requests are looked up: local keeps an index replica here; remote asks the cluster's indexers, and routes
+    /// by load what none of them answers within 5 ms.
+    #[arg(long, value_name = "PLACE", value_parser = index_place, default_value = "local")]
+    index: IndexPlace,
     /// Policy where a request names none: kv, kv-text, least-loaded, power-of-two, round-robin or random.
     #[arg(long, default_value_t = Self::default().policy)]
     policy: String,
@@ -94,6 +98,7 @@ impl Default for Config {
             id: None,
             model_dir: Vec::new(),
             cache_dir: None,
+            index: own.index,
             policy: own.policy,
             tenancy: own.tenancy,
             media_allow_net: Vec::new(),
@@ -132,6 +137,7 @@ impl Config {
             media_kwargs: self.media_kwargs,
             keys: self.keys,
             tenancy: self.tenancy,
+            index: self.index,
             policy: self.policy,
             secret: connection.secret()?,
             tls: connection.tls()?,
@@ -150,6 +156,14 @@ impl Config {
         own.limits.leave_ms = self.leave_ms.unwrap_or(own.limits.leave_ms);
         own.limits.drain_ms = self.drain_ms.unwrap_or(own.limits.drain_ms);
         Ok(own)
+    }
+}
+
+fn index_place(text: &str) -> Result<IndexPlace, String> {
+    match text {
+        "local" => Ok(IndexPlace::Local),
+        "remote" => Ok(IndexPlace::Remote),
+        _ => Err("must be local or remote".to_owned()),
     }
 }
 
