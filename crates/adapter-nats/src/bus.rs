@@ -30,8 +30,9 @@ const COMMAND_DEADLINE: Duration = Duration::from_secs(1);
 /// A NATS connection; cheap to clone. Dropping the last clone ends its subscriptions.
 #[derive(Clone)]
 pub struct NatsBus {
-    client: Client,
+    /// Before the client, so that it is gone when the connection ends with the last clone: that is no loss to warn of.
     shared: Arc<Shared>,
+    client: Client,
 }
 
 struct Shared {
