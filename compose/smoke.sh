@@ -34,6 +34,7 @@ if services | grep -qx prometheus; then
 else
     echo "no Prometheus here: its targets and the dashboard's queries are not checked"
 fi
-[ -z "$keep" ] || { lines_of_logs | python3 smoke.py logs; exit 0; }
-stop_all
 lines_of_logs | python3 smoke.py logs
+[ -z "$keep" ] || exit 0
+stop_all
+lines_of_logs | python3 smoke.py logs ended
