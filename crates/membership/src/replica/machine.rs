@@ -360,7 +360,9 @@ impl Replica {
         let (seq, digest) = (beat.seq, beat.digest);
         (self.status.beat, self.status.beat_at) = (Some(beat), Some(turn.now));
         if matches!(self.step, Step::Paused { .. }) {
-            if silent && self.status.phase == Phase::Quarantined {
+            // Whose answers were wrong sits its time out; who gave none is there again.
+            let unheard = silent || self.quarantines == 0;
+            if unheard && self.status.phase == Phase::Quarantined {
                 self.resume(turn);
             }
             return;
