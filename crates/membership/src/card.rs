@@ -35,6 +35,8 @@ pub struct Card {
     pub limits: Limits,
     /// How fast it is believed to be before anything is measured.
     pub priors: Priors,
+    /// How much it remembers of media.
+    pub media_cache: MediaCache,
     /// Where its engine reads media as files; none where it doesn't.
     pub media_dir: Option<MediaDir>,
     /// How blocks become known.
@@ -110,6 +112,15 @@ pub struct Limits {
     pub in_flight_max: u32,
     /// Size of the KV cache per rank, in blocks.
     pub kv_blocks: u32,
+}
+
+/// What a rank remembers of media it has seen, whatever stood before them; zero where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaCache {
+    /// Items.
+    pub items_max: u32,
+    /// How long an item counts after it was last seen, in milliseconds.
+    pub ttl_ms: u64,
 }
 
 /// Believed speeds of one rank.
@@ -234,6 +245,7 @@ impl Card {
             engine: Engine::default(),
             limits: Limits::default(),
             priors: Priors::default(),
+            media_cache: MediaCache::default(),
             media_dir: None,
             feed: Feed::default(),
             state: State::default(),

@@ -27,6 +27,8 @@ impl Default for ResidencyLimits {
 pub struct Residency {
     limits: ResidencyLimits,
     holders: HashMap<Holder, Recent>,
+    /// Of holders that say how much they remember.
+    own: HashMap<Holder, ResidencyLimits>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -49,7 +51,18 @@ impl Residency {
     /// Starts with nothing known.
     #[must_use]
     pub fn new(limits: ResidencyLimits) -> Self {
-        Self { limits, holders: HashMap::new() }
+        Self { limits, holders: HashMap::new(), own: HashMap::new() }
+    }
+
+    /// Sets how much a holder remembers, where it says so; what is more is forgotten with the next item.
+    pub fn limit(&mut self, holder: &Holder, limits: ResidencyLimits) {
+        if self.limits_of(holder) != limits {
+            self.own.insert(holder.clone(), limits);
+        }
+    }
+
+    fn limits_of(&self, holder: &Holder) -> ResidencyLimits {
+        self.own.get(holder).copied().unwrap_or(self.limits)
     }
 
     /// Notes that a request brings an item to a holder. Answers whether that is news: then the item counts as coming
@@ -58,8 +71,9 @@ impl Residency {
         if !self.holders.contains_key(holder) {
             self.holders.insert(holder.clone(), Recent::default());
         }
+        let limits = self.limits_of(holder);
         let Some(recent) = self.holders.get_mut(holder) else { return false };
-        recent.see(media, now, &self.limits)
+        recent.see(media, now, &limits)
     }
 
     /// Notes that an item that was coming is there.
@@ -101,6 +115,7 @@ impl Residency {
     /// Keeps only the holders that still exist.
     pub fn retain(&mut self, exists: impl Fn(&Holder) -> bool) {
         self.holders.retain(|holder, _| exists(holder));
+        self.own.retain(|holder, _| exists(holder));
     }
 
     /// Sums what a holder has of a request's media, given sorted; `payload_free` are those it must have.
@@ -111,8 +126,8 @@ impl Residency {
         if wanted.multiset.is_empty() && wanted.payload_free.is_empty() {
             return NearMedia::default();
         }
-        let recent = self.holders.get(holder);
-        let seen = |media: MediaKey| recent.and_then(|recent| recent.seen(media, now, self.limits.ttl));
+        let (recent, ttl) = (self.holders.get(holder), self.limits_of(holder).ttl);
+        let seen = |media: MediaKey| recent.and_then(|recent| recent.seen(media, now, ttl));
         let mut near = NearMedia {
             lacks_payload_free: wanted.payload_free.iter().any(|media| seen(*media).is_none()),
             ..NearMedia::default()
@@ -230,6 +245,24 @@ mod tests {
         residency.revoke(&holder("a"), key(1));
         residency.revoke(&holder("a"), key(2));
         assert_eq!(near(&residency), NearMedia { items: 1, tokens: 10, ..NearMedia::default() });
+    }
+
+    #[test]
+    fn a_holder_remembers_as_much_as_it_says() {
+        let mut residency = Residency::new(LIMITS);
+        residency.limit(&holder("small"), ResidencyLimits { items_max: 1, ttl: Duration::from_secs(1) });
+        for name in ["small", "large"] {
+            for raw in [1, 2] {
+                residency.see(&holder(name), key(raw), Duration::ZERO);
+            }
+        }
+        let near = |name: &str, raw: u64, at_s: u64| {
+            let multiset = [(key(raw), 1)];
+            let query = Query { multiset: &multiset, payload_free: &[] };
+            residency.near(&holder(name), query, Duration::from_secs(at_s)).items == 1
+        };
+        assert!(!near("small", 1, 0) && near("small", 2, 1) && !near("small", 2, 2));
+        assert!(near("large", 1, 2) && near("large", 2, 2));
     }
 
     #[test]

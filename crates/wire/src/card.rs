@@ -7,8 +7,8 @@ use bytes::Bytes;
 use identity::{Incarnation, ModelName, Rank, WorkerId};
 use membership::Card;
 use membership::card::{
-    Artefacts, ContentFormat, Engine, Feed, Limits, MediaDir, MediaDirKey, MessageVersions, Priors, RankFeed,
-    State, TemplateOptions,
+    Artefacts, ContentFormat, Engine, Feed, Limits, MediaCache, MediaDir, MediaDirKey, MessageVersions,
+    Priors, RankFeed, State, TemplateOptions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,8 @@ struct CardForm {
     priors: PriorsForm,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     media_dir: Option<MediaDirForm>,
+    #[serde(default)]
+    media_cache: MediaCacheForm,
     #[serde(default)]
     feed: FeedForm,
     #[serde(default)]
@@ -159,6 +161,19 @@ struct MediaDirForm {
 }
 
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct MediaCacheForm {
+    items_max: u32,
+    ttl_ms: u64,
+}
+
+impl From<MediaCache> for MediaCacheForm {
+    fn from(cache: MediaCache) -> Self {
+        Self { items_max: cache.items_max, ttl_ms: cache.ttl_ms }
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FeedForm {
     #[default]
@@ -240,6 +255,7 @@ impl From<&Card> for CardForm {
                 kv_blocks: card.limits.kv_blocks,
             },
             priors: card.priors.into(),
+            media_cache: card.media_cache.into(),
             media_dir: card.media_dir.as_ref().map(|dir| MediaDirForm {
                 endpoint: dir.endpoint.clone(),
                 path: dir.path.clone(),
@@ -313,6 +329,8 @@ impl CardForm {
         card.engine = Engine { kind: self.engine.kind, version: self.engine.version };
         card.limits = self.limits.into();
         card.priors = self.priors.into();
+        card.media_cache =
+            MediaCache { items_max: self.media_cache.items_max, ttl_ms: self.media_cache.ttl_ms };
         card.media_dir = self.media_dir.map(|form| MediaDir {
             endpoint: form.endpoint,
             path: form.path,

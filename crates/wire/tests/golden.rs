@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use identity::{BlockKey, Holder, Incarnation, KeySetDigest, MediaId, MediaKey, ModelName, Rank, WorkerId};
-use membership::card::{ContentFormat, Feed, RankFeed, State};
+use membership::card::{ContentFormat, Feed, MediaCache, RankFeed, State};
 use membership::replica::Phase;
 use membership::{Beat, Card, Change, Delta, MediaRun, Run};
 use proptest::prelude::*;
@@ -166,6 +166,7 @@ fn card() -> Card {
     card.secret_fingerprint = u64::MAX;
     card.template.content_format = ContentFormat::OpenAi;
     card.limits.kv_blocks = 2048;
+    card.media_cache = MediaCache { items_max: 4096, ttl_ms: 600_000 };
     card.feed = Feed::Dispatches { ttl_ms: 60_000, blocks_max: 4096 };
     card.state = State::Ready;
     card

@@ -2,7 +2,7 @@
 
 use identity::{Incarnation, ModelName, WorkerId};
 use membership::Card;
-use membership::card::{Artefacts, Engine, Limits, RankFeed, State, TemplateOptions};
+use membership::card::{Artefacts, Engine, Limits, MediaCache, RankFeed, State, TemplateOptions};
 use prompt::{Digests, Kwargs, ModelFiles};
 
 use crate::config::{Config, ContentFormat};
@@ -55,6 +55,10 @@ pub(crate) fn card(worker: WorkerId, endpoint: &str, config: &Config, found: (&D
             media_items_max: config.media_items_max,
             in_flight_max: config.in_flight_max,
             kv_blocks: discovered.kv_blocks,
+        },
+        media_cache: MediaCache {
+            items_max: config.media_cache_items,
+            ttl_ms: u64::from(config.media_ttl_s) * 1000,
         },
         ..blank
     }

@@ -95,6 +95,12 @@ pub struct Config {
     /// Media items that the engine takes in one request; 0 for no bound.
     #[arg(long, default_value_t = Self::default().media_items_max)]
     pub media_items_max: u32,
+    /// Media items that the engine's processor cache holds, whatever stood before them; 0 where it is not known.
+    #[arg(long, default_value_t = Self::default().media_cache_items)]
+    pub media_cache_items: u32,
+    /// Time for which the engine still has a media item after it was last seen, in seconds; 0 where it is not known.
+    #[arg(long, default_value_t = Self::default().media_ttl_s)]
+    pub media_ttl_s: u32,
     /// Longest time that the engine's requests may take to finish once the agent is asked to stop, in milliseconds.
     #[arg(long, default_value_t = Self::default().drain_ms)]
     pub drain_ms: u64,
@@ -143,6 +149,8 @@ impl Default for Config {
             blocks_max: 8 << 20,
             in_flight_max: 0,
             media_items_max: 0,
+            media_cache_items: 0,
+            media_ttl_s: 0,
             drain_ms: 30_000,
         }
     }

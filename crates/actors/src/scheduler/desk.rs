@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{BlockKey, Holder, Incarnation, MediaKey, ModelName};
-use membership::card::Feed;
+use membership::card::{Feed, MediaCache};
 use placement::{
     Candidate, Decision, Demotions, DispatchId, Expected, Feature, Pending, PendingLimits, Predicted, Query,
     Residency, ResidencyLimits, Ruling, Turn, Unplaced, place,
@@ -55,6 +55,8 @@ pub(super) struct Desk {
     ledger: Ledger,
     rows: Rows,
     residency: Residency,
+    /// How much of media is remembered of holders that do not say.
+    remembered: ResidencyLimits,
     pending: Pending,
     settling: Settling,
     /// Other frontends' dispatches.
@@ -84,6 +86,7 @@ impl Desk {
             ledger,
             rows: Rows::default(),
             residency: Residency::new(limits.residency),
+            remembered: limits.residency,
             pending: Pending::in_life(limits.pending, life),
             settling: Settling::default(),
             heard: Heard::default(),
@@ -202,6 +205,9 @@ impl Desk {
         for seat in seats {
             // Others' load is told by holder: also where this frontend has had nothing yet.
             drop(self.ledger.gauge(&self.model, &seat.holder));
+            if let Some(limits) = self.remembers(seat) {
+                self.residency.limit(&seat.holder, limits);
+            }
             let Some(life) = index.incarnation(&seat.holder) else { continue };
             let before = self.lives.insert(seat.holder.clone(), life);
             if before.is_some_and(|before| before != life) {
@@ -211,6 +217,19 @@ impl Desk {
                 self.demotions.forget_holder(&seat.holder);
             }
         }
+    }
+
+    /// Says how much a holder remembers of media, where its card does.
+    fn remembers(&self, seat: &Seat) -> Option<ResidencyLimits> {
+        let MediaCache { items_max, ttl_ms } = seat.worker.card.media_cache;
+        let mut limits = self.remembered;
+        if items_max > 0 {
+            limits.items_max = usize::try_from(items_max).ok()?;
+        }
+        if ttl_ms > 0 {
+            limits.ttl = Duration::from_millis(ttl_ms);
+        }
+        (items_max > 0 || ttl_ms > 0).then_some(limits)
     }
 
     fn candidate<'a>(&self, moment: &Moment<'_>, seat: &'a Seat, sight: &Sight, row: &Row) -> Candidate<'a> {

@@ -76,4 +76,34 @@ mod tests {
         assert_eq!(cache.get("a").map(|(_, size)| size), Some(size));
         assert_eq!((cache.queries, cache.hits, cache.entries.len(), cache.by_use.len()), (3, 2, 2, 2));
     }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        /// What routers believe of a worker's media, told how many it holds, is what the engine has.
+        #[test]
+        fn residency_follows_the_engine(
+            items_max in 1_usize..6,
+            images in proptest::collection::vec(0_u8..12, 1..200),
+        ) {
+            use identity::{Holder, MediaKey, Rank, WorkerId};
+            use placement::{Query, Residency, ResidencyLimits};
+            let holder = Holder { worker: WorkerId::new("w0"), rank: Rank(0) };
+            let (mut cache, mut residency) = (ProcessorCache::new(items_max), Residency::default());
+            let now = std::time::Duration::ZERO;
+            residency.limit(&holder, ResidencyLimits { items_max, ..ResidencyLimits::default() });
+            for image in images {
+                let id = image.to_string();
+                let multiset = [(MediaKey::of(&id), 1)];
+                let query = Query { multiset: &multiset, payload_free: &[] };
+                let believed = residency.near(&holder, query, now).items == 1;
+                let had = cache.get(&id).is_some();
+                proptest::prop_assert_eq!(believed, had);
+                if !had {
+                    cache.insert(&id.as_str().into(), ImageSize { width: 3, height: 4 });
+                }
+                residency.see(&holder, MediaKey::of(&id), now);
+            }
+        }
+    }
 }
