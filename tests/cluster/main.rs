@@ -35,6 +35,8 @@ mod nats_frames;
 #[cfg(test)]
 mod origin;
 #[cfg(test)]
+mod passing;
+#[cfg(test)]
 mod probes;
 #[cfg(test)]
 mod process;
