@@ -72,6 +72,12 @@ const fn case(name: &'static str, fault: Fault, explains: &'static [&'static str
     Case { name, fault, explains, idle: false }
 }
 
+/// Waits until something listens at a URL.
+async fn listens(url: &str) {
+    let (_, port) = url.rsplit_once(':').unwrap();
+    answers(port.parse().unwrap()).await;
+}
+
 impl Fault {
     pub(crate) async fn begin(self, cluster: &mut Cluster) {
         match self {
@@ -123,8 +129,14 @@ impl Fault {
                 cluster.etcd.start();
                 answers(cluster.etcd_port).await;
             }
-            Self::FrontendKilled { etcd_down: false } => cluster.replicas[FRONTEND].start(),
-            Self::AgentKilled => cluster.agents[WORKER].start(),
+            Self::FrontendKilled { etcd_down: false } => {
+                cluster.replicas[FRONTEND].start();
+                listens(&cluster.indexes[FRONTEND]).await;
+            }
+            Self::AgentKilled => {
+                cluster.agents[WORKER].start();
+                listens(&cluster.agent_urls[WORKER]).await;
+            }
             Self::EngineKilled => {
                 cluster.engines[WORKER].start();
                 cluster.engine_answers(WORKER).await;
