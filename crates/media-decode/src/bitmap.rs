@@ -24,11 +24,10 @@ pub fn to_bitmap(file: &[u8], pixels_max: u64) -> Result<Vec<u8>, Unfit> {
     }
     let stored = if orientation.swaps() { (size.1, size.0) } else { size };
     let raster = match format {
-        Format::Jpeg => format::jpeg(file)?,
         Format::Png => format::png(file)?,
         Format::Gif => format::gif(file)?,
         Format::WebP => format::webp(file)?,
-        Format::Bmp | Format::Tiff | Format::Avif | Format::Heic => return Err(Unfit::Format),
+        Format::Jpeg | Format::Bmp | Format::Tiff | Format::Avif | Format::Heic => return Err(Unfit::Format),
     };
     let decoded = (u32::try_from(raster.width), u32::try_from(raster.height));
     if decoded != (Ok(stored.0), Ok(stored.1)) {

@@ -1,8 +1,8 @@
 /// Why a file is to be handed over as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// There is no decoder for its format, or it is uncompressed already.
-    #[error("no decoder for this format")]
+    /// Its format is not decoded here: no decoder gives the very same pixels, or it is uncompressed already.
+    #[error("a format that is not decoded here")]
     Format,
     /// It is larger than allowed.
     #[error("{pixels} pixels are more than {pixels_max}")]
