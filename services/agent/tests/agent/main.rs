@@ -2,6 +2,7 @@
 
 #[path = "../../../../crates/engine-events/tests/recorded/fixture.rs"]
 mod fixture;
+mod media;
 #[path = "../../../../crates/adapter-zmq/tests/feed/publisher.rs"]
 mod publisher;
 mod recorded;
