@@ -1,6 +1,6 @@
 //! What routing costs: CPU per request of the router's process, and latency added to an engine called directly.
 //!
-//! `cargo bench -p sightline --bench overhead [-- --requests 2000 --json]` starts an `engine-sim` at `--speed 0` and a
+//! `cargo bench -p sightline --bench overhead [-- --requests 2000 --json] [-- --hand-over url] [--decode]` starts an `engine-sim` at `--speed 0` and a
 //! `sightline up` attached to it, each a process of its own, and sends the same requests to both, in turns.
 //! CPU is the process's user and system time from `/proc`, all threads; latencies are medians at one request in flight.
 
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
+use frontend::HandOverConfig;
 
 use crate::load::{Client, Sample};
 use crate::process::{Child, free_ports};
@@ -26,6 +27,12 @@ struct Options {
     /// Rounds a workload; the median round counts.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// How images behind URLs are handed over: data, url or file.
+    #[arg(long, value_enum, default_value_t = HandOverConfig::Data)]
+    hand_over: HandOverConfig,
+    /// Hand over decoded images.
+    #[arg(long)]
+    decode: bool,
     /// Print a JSON line a workload beside the table.
     #[arg(long)]
     json: bool,
@@ -79,9 +86,16 @@ struct Row {
 async fn run(options: &Options) -> anyhow::Result<Vec<(Workload, Row)>> {
     let ports = free_ports::<4>()?;
     let [engine_port, events, replay, port] = ports;
-    let engine = Child::engine_sim(engine_port, events, replay)?;
+    let media_dir = tempfile::tempdir()?;
+    let engine = Child::engine_sim((engine_port, events, replay), media_dir.path())?;
     engine.ready(&format!("http://127.0.0.1:{engine_port}/health"), Duration::from_secs(30)).await?;
-    let router = Child::router(engine_port, events, replay, port)?;
+    let hand_over = [
+        format!("--media-hand-over={}", options.hand_over),
+        format!("--media-dir={}", media_dir.path().display()),
+    ];
+    let decode = options.decode.then(|| "--media-decode".to_owned());
+    let more: Vec<String> = hand_over.into_iter().chain(decode).collect();
+    let router = Child::router((engine_port, events, replay), port, &more)?;
     router.ready(&format!("http://127.0.0.1:{port}/health/ready"), Duration::from_secs(30)).await?;
     let images = workload::ImageServer::start().await?;
     let mut rows = Vec::new();

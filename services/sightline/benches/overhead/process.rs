@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +13,10 @@ pub(crate) struct Child(std::process::Child);
 
 impl Child {
     /// Starts one simulated engine without simulated time.
-    pub(crate) fn engine_sim(port: u16, events: u16, replay: u16) -> anyhow::Result<Self> {
+    pub(crate) fn engine_sim(
+        (port, events, replay): (u16, u16, u16),
+        media_dir: &Path,
+    ) -> anyhow::Result<Self> {
         Self::start(&[
             "engine-sim".to_owned(),
             format!("--listen=127.0.0.1:{port}"),
@@ -21,14 +25,19 @@ impl Child {
             "--block-size=16".to_owned(),
             "--kv-blocks=65536".to_owned(),
             "--speed=0".to_owned(),
+            format!("--allowed-local-media-path={}", media_dir.display()),
             format!("--kv-events=tcp://*:{events}"),
             format!("--kv-replay=tcp://127.0.0.1:{replay}"),
         ])
     }
 
-    /// Starts one frontend and one agent on that engine.
-    pub(crate) fn router(engine: u16, events: u16, replay: u16, port: u16) -> anyhow::Result<Self> {
-        Self::start(&[
+    /// Starts one frontend and one agent on that engine, with more options.
+    pub(crate) fn router(
+        (engine, events, replay): (u16, u16, u16),
+        port: u16,
+        more: &[String],
+    ) -> anyhow::Result<Self> {
+        let own = [
             "up".to_owned(),
             format!("--port={port}"),
             "--frontends=1".to_owned(),
@@ -37,7 +46,8 @@ impl Child {
             format!(
                 "--engine=http://127.0.0.1:{engine},kv-events=tcp://127.0.0.1:{events},replay=tcp://127.0.0.1:{replay}"
             ),
-        ])
+        ];
+        Self::start(&[&own[..], more].concat())
     }
 
     fn start(args: &[String]) -> anyhow::Result<Self> {
