@@ -3,13 +3,14 @@
 //! *Parent*: whoever makes it; it has no mailbox, and its work runs in its callers. *Asks*: the `DimCache` and the pool.
 //! *Bound*: items per request, bytes per item. *When it dies*: it cannot.
 
+mod late;
 mod passing;
 mod span;
 mod tenancy;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::future::try_join_all;
 use identity::{MediaId, MediaKey, ModelName};
 use media_geometry::ImageSize;
 use media_probe::Probe;
@@ -21,6 +22,8 @@ use crate::header_cache::HeaderCache;
 use crate::media_policy::MediaPolicy;
 use crate::preprocessor;
 
+use late::Keeper;
+pub use late::{Arrived, Late};
 pub use passing::Passed;
 use passing::Passing;
 
@@ -31,11 +34,13 @@ pub struct Config {
     pub items_max: usize,
     /// Bytes of one item.
     pub item_bytes_max: u64,
+    /// How long a request waits for look-ups before it is placed without what is not known.
+    pub budget: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { items_max: 64, item_bytes_max: 32 << 20 }
+        Self { items_max: 64, item_bytes_max: 32 << 20, budget: Duration::from_millis(250) }
     }
 }
 
@@ -44,6 +49,7 @@ impl Default for Config {
 pub struct MediaResolver {
     config: Config,
     cache: DimCache,
+    keeper: Keeper,
     /// How images that are not fetched are treated; none where all are.
     passing: Option<Arc<Passing>>,
 }
@@ -123,6 +129,8 @@ pub enum Origin {
     Probed,
     /// The engine fetches it, and nobody else asked.
     Untouched,
+    /// A URL, whose origin had not answered when the request was placed.
+    Late,
     /// Nowhere: the client's name for it was known.
     Named,
     /// The body, unread.
@@ -140,6 +148,7 @@ impl Origin {
             Self::Glanced => "header-cached",
             Self::Probed => "header",
             Self::Untouched => "untouched",
+            Self::Late => "url-late",
             Self::Named => "uuid",
             Self::Opaque => "opaque",
         }
@@ -198,8 +207,8 @@ pub enum Fault {
 impl MediaResolver {
     /// Makes a resolver.
     #[must_use]
-    pub const fn new(config: Config, cache: DimCache) -> Self {
-        Self { config, cache, passing: None }
+    pub fn new(config: Config, cache: DimCache) -> Self {
+        Self { config, cache, keeper: Keeper::default(), passing: None }
     }
 
     /// Leaves to engines the images that a policy does not want fetched here.
@@ -237,13 +246,25 @@ impl MediaResolver {
         known.collect::<Result<_, _>>().map(InBody)
     }
 
-    /// Finds the items that are not in the body, all at once.
+    /// Finds the items that are not in the body, all at once, as far as the budget goes; the rest is [`Late`].
     ///
     /// # Errors
     /// `Item` is the client's to mend. `Pool` means overload.
-    pub async fn look_up(&self, request: &ChatRequest, asker: Asker<'_>) -> Result<Elsewhere, Error> {
-        let finds = request.media().iter().map(|part| self.find(part, asker));
-        try_join_all(finds).await.map(Elsewhere)
+    pub async fn look_up(
+        &self,
+        request: &ChatRequest,
+        asker: Asker<'_>,
+    ) -> Result<(Elsewhere, Option<Late>), Error> {
+        let bytes = asker.bytes;
+        let finds = request.media().iter().map(|part| -> late::LookUp {
+            let (resolver, part) = (self.clone(), part.clone());
+            let (tenant, model) = (asker.tenant.to_owned(), asker.model.clone());
+            Box::pin(
+                async move { resolver.find(&part, Asker { tenant: &tenant, model: &model, bytes }).await },
+            )
+        });
+        let (found, late) = late::within(self.config.budget, finds, &self.keeper).await?;
+        Ok((Elsewhere(found), late))
     }
 
     /// Remembers what the client's own names stand for.
@@ -352,11 +373,28 @@ impl Resolved {
         resolved
     }
 
+    /// Puts in what came late.
+    pub fn fill(&mut self, request: &ChatRequest, arrived: Arrived) {
+        for (index, found) in arrived.0 {
+            let Some(part) = request.media().get(index) else { continue };
+            self.items.retain(|item| item.index != index);
+            self.add(part, Some(found));
+        }
+        self.facts.sort_by_key(|fact| fact.index);
+        self.edits.sort_by_key(|edit| edit.index);
+        self.handed.sort_by_key(|handed| handed.index);
+        self.items.sort_by_key(|item| item.index);
+    }
+
     fn add(&mut self, part: &MediaPart, found: Option<Found>) {
         let (index, kind) = (part.index, part.kind);
         let (known, origin, stored) = match found {
             Some(Found { known: Some(known), origin, stored, .. }) => (known, origin, stored),
             Some(Found { passed: Some(passed), origin, .. }) => return self.add_passed(part, passed, origin),
+            None if matches!(part.source, MediaSource::Url(_)) => {
+                self.items.push(Item { index, kind, origin: Origin::Late, known: None, passed: None });
+                return;
+            }
             None | Some(_) => return self.add_passed(part, Passed::default(), Origin::Opaque),
         };
         self.facts.push(MediaFact { index, id: Some(known.id.clone()), size: known.size });

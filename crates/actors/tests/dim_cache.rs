@@ -125,6 +125,28 @@ async fn another_signature_is_confirmed_by_the_origin() {
 }
 
 #[tokio::test]
+async fn urls_that_collide_in_xxh3_have_facts_of_their_own() {
+    // How they were made: `media_ids.rs` of the prompt crate.
+    let url = |early: &str, late: &str| {
+        let mut url = format!("http://images.test/{}", "x".repeat(281));
+        url.replace_range(64..72, early);
+        url.replace_range(192..200, late);
+        url
+    };
+    let (one, other) = (url("hEawBeMU", "XfT9bj8Z"), url("s2ihkz-~", "MyLH9UX1"));
+    assert_eq!(identity::MediaKey::of(&one), identity::MediaKey::of(&other));
+    let source = MemorySource::default();
+    source.put(&one, resource(5, None, 60));
+    source.put(&other, resource(6, None, 60));
+    let cache = cache(&source);
+    for _ in 0..2 {
+        assert_eq!(cache.fetch(&one).await.unwrap().known.id, prompt::media_id(&png(5)));
+        assert_eq!(cache.fetch(&other).await.unwrap().known.id, prompt::media_id(&png(6)));
+    }
+    assert_eq!(source.fetches().len(), 2);
+}
+
+#[tokio::test]
 async fn names_belong_to_their_tenant() {
     let source = MemorySource::default();
     source.put(URL, resource(5, None, 60));

@@ -56,6 +56,7 @@ impl Shared {
             path: kind.path(),
             headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
             payload: understood.payload,
+            late: understood.late,
             question,
             draft,
             operator: call.caller.operator,

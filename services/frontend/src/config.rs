@@ -150,6 +150,9 @@ pub struct MediaConfig {
     pub stored_bytes_max: u64,
     /// Longest time one item may take to fetch, in milliseconds.
     pub fetch_ms: u64,
+    /// How long a request waits for look-ups before it is placed without what is not known yet, in milliseconds. It is
+    /// sent once the rest is there, which `fetch_ms` bounds.
+    pub budget_ms: u64,
     /// Redirects followed.
     pub redirects_max: u8,
     /// Fetches at once from one host.
@@ -243,6 +246,7 @@ impl Default for MediaConfig {
             item_bytes_max: 32 << 20,
             stored_bytes_max: 512 << 20,
             fetch_ms: 10_000,
+            budget_ms: 250,
             redirects_max: 4,
             fetches_per_host_max: 32,
             hand_over: HandOverConfig::Data,

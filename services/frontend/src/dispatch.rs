@@ -19,6 +19,7 @@ use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::headers;
 use crate::homework::Homework;
+use crate::late_payload::LatePayload;
 use crate::lessons::Build;
 use crate::names::Names;
 use crate::payload::Payload;
@@ -34,6 +35,8 @@ pub(crate) struct Dispatch {
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
     pub(crate) payload: Payload,
+    /// What the payload waits for.
+    pub(crate) late: Option<Box<LatePayload>>,
     pub(crate) question: ScheduleRequest,
     /// What is remembered of it, but for where it goes.
     pub(crate) draft: Draft,
@@ -118,7 +121,7 @@ impl Shared {
             let message = "the request is set aside: two workers failed while they served it";
             return Err(ApiError::unavailable("request_quarantined", message));
         }
-        let first = match self.attempt(&dispatch).await? {
+        let first = match self.attempt(&mut dispatch).await? {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed,
         };
@@ -131,7 +134,7 @@ impl Shared {
         self.metrics.retry(reason);
         tracing::info!(worker = %worker, reason, "worker failed before it answered, trying another");
         dispatch.question.excluded.push(worker);
-        match self.attempt(&dispatch).await {
+        match self.attempt(&mut dispatch).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err((second, _))) => {
                 if deadly && second.deadly() {
@@ -154,7 +157,7 @@ impl Shared {
     /// Tries one worker.
     async fn attempt(
         self: &Arc<Self>,
-        dispatch: &Dispatch,
+        dispatch: &mut Dispatch,
     ) -> Result<Result<Response<Answer>, (Failure, WorkerId)>, ApiError> {
         let began = self.clock.now();
         let desk = self.models.desk(&dispatch.draft.record.model).await?;
@@ -172,6 +175,9 @@ impl Shared {
         let Assignment { worker, holder, decision, reservation } = assignment;
         let record = self.remember(dispatch, &worker.card, (decision, predicted));
         let sighting = self.sighting(&record.model, &holder);
+        if let Some(late) = dispatch.late.take() {
+            dispatch.payload = late.settle(&self.reader).await?;
+        }
         let quest = self.ask_names(&dispatch.draft.names, &holder, worker.card.block_size);
         let body = self.body_for(&dispatch.payload, &worker.card).await?;
         let span = trace::proxy(&record, &holder);

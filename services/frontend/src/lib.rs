@@ -16,6 +16,7 @@ mod faults;
 mod hand_over;
 mod headers;
 mod homework;
+mod late_payload;
 mod lessons;
 mod loaded_models;
 mod look_up;

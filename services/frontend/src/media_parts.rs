@@ -67,8 +67,11 @@ impl MediaParts {
             cache: cache.clone(),
             headers: headers.clone(),
         };
-        let bounds =
-            media_resolver::Config { items_max: media.items_max, item_bytes_max: media.item_bytes_max };
+        let bounds = media_resolver::Config {
+            items_max: media.items_max,
+            item_bytes_max: media.item_bytes_max,
+            budget: Duration::from_millis(media.budget_ms),
+        };
         Ok(Self {
             resolver: MediaResolver::new(bounds, cache).with_policy(policy, headers),
             names: NameLearnerHandle::start(node, names).await?,

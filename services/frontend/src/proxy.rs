@@ -61,6 +61,7 @@ impl Shared {
             method: call.parts.method.clone(),
             path: call.parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
             headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
+            late: None,
             payload: Payload::whole(body),
             question,
             draft: draft(&call.id, served.model),

@@ -15,6 +15,7 @@ use prompt::{
 use crate::api_error::ApiError;
 use crate::config::Tenancy;
 use crate::homework::Homework;
+use crate::late_payload::{self, LatePayload};
 use crate::lessons::Lessons;
 use crate::models::{Models, ServedHere};
 use crate::payload::Payload;
@@ -34,6 +35,8 @@ pub(crate) struct Understood {
     pub(crate) homework: Option<Arc<Homework>>,
     /// Whether the model's layers keep less than the whole context.
     pub(crate) hybrid: bool,
+    /// What the body waits for, where media were not known in time; `payload` is empty then.
+    pub(crate) late: Option<Box<LatePayload>>,
     pub(crate) items: Vec<Item>,
     pub(crate) payload_free: Vec<MediaKey>,
     /// Whether `usage` speaks of the one prompt that was predicted.
@@ -85,19 +88,37 @@ impl Reader {
         };
         match self.pool.run(bytes, first).await? {
             Ok(Step::Done(understood)) => Ok(*understood),
-            Ok(Step::LookUp(step)) => {
-                let (request, in_body) = *step;
-                // A model nobody serves is said before anything is fetched.
-                let model = self.models.resolve(request.model())?.model;
-                let asker = Asker { tenant, model: &model, bytes: forwarded };
-                let elsewhere = self.media.look_up(&request, asker).await?;
-                let resolved = Resolved::join(&request, in_body, elsewhere);
-                self.media.remember(&request, &resolved, tenant).await;
-                let reader = self.clone();
-                self.pool.run(bytes, move || reader.prepare(&request, resolved, key.as_ref())).await?
-            }
+            Ok(Step::LookUp(step)) => self.look_up(*step, (tenant, key), forwarded).await,
             Err(error) => Err(error),
         }
+    }
+
+    /// Looks up what is not in a body, as far as the budget goes.
+    async fn look_up(
+        &self,
+        (request, in_body): (ChatRequest, InBody),
+        (tenant, key): (&str, Option<TenantKey>),
+        forwarded: bool,
+    ) -> Result<Understood, ApiError> {
+        // A model nobody serves is said before anything is fetched.
+        let model = self.models.resolve(request.model())?.model;
+        let asker = Asker { tenant, model: &model, bytes: forwarded };
+        let (elsewhere, late) = self.media.look_up(&request, asker).await?;
+        let resolved = Resolved::join(&request, in_body, elsewhere);
+        self.media.remember(&request, &resolved, tenant).await;
+        let (reader, early, bytes) = (self.clone(), resolved.clone(), request.body().len());
+        let own = key.clone();
+        let job =
+            move || reader.prepare(&request, early, own.as_ref()).map(|understood| (understood, request));
+        let (understood, request) = self.pool.run(bytes, job).await??;
+        Ok(match late {
+            None => understood,
+            Some(late) => {
+                let tenant = tenant.to_owned();
+                let late = Box::new(LatePayload { request, resolved, late, key, tenant });
+                Understood { payload: Payload::default(), late: Some(late), ..understood }
+            }
+        })
     }
 
     /// Reads a completion request; of several prompts the first decides where all go.
@@ -127,6 +148,7 @@ impl Reader {
                 items: Vec::new(),
                 payload_free: Vec::new(),
                 one_prompt: request.prompts().len() == 1,
+                late: None,
             })
         };
         self.pool.run(bytes, job).await?
@@ -155,12 +177,8 @@ impl Reader {
             None => unknown(request.body().len()),
         };
         let homework = homework.map(|homework| homework.prepared(&served.model, &prepared, &self.lessons));
-        let outline = match &salt {
-            Some(salt) => request.outline_salted(&resolved.edits, salt)?,
-            None => request.outline(&resolved.edits),
-        };
         Ok(Understood {
-            payload: Payload::new(outline, resolved.handed),
+            payload: late_payload::spell(request, &resolved.edits, resolved.handed, salt.as_deref())?,
             model: served.model,
             adapter: served.adapter,
             salted: salt.is_some() || request.params().cache_salt.is_some(),
@@ -172,6 +190,7 @@ impl Reader {
             items: resolved.items,
             payload_free: resolved.payload_free,
             one_prompt: true,
+            late: None,
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use super::{Begun, Error, Fetch, Fetched, Freshness, MediaSource, Validator, Wanted};
 
@@ -29,9 +30,23 @@ struct State {
     resources: HashMap<String, Resource>,
     fetches: Vec<Fetch>,
     read_bytes: u64,
+    /// URLs whose answers wait to be released.
+    held: HashMap<String, Arc<Semaphore>>,
 }
 
 impl MemorySource {
+    /// Has answers for a URL wait until it is released: a slow origin.
+    pub fn hold(&self, url: &str) {
+        self.0.lock().held.insert(url.to_owned(), Arc::new(Semaphore::new(0)));
+    }
+
+    /// Lets the answers for a URL go.
+    pub fn release(&self, url: &str) {
+        if let Some(held) = self.0.lock().held.remove(url) {
+            held.close();
+        }
+    }
+
     /// Puts a resource at a URL, or replaces it.
     pub fn put(&self, url: &str, resource: Resource) {
         self.0.lock().resources.insert(url.to_owned(), resource);
@@ -61,6 +76,16 @@ impl MemorySource {
         state.resources.get(&fetch.url).cloned().ok_or(Error::Status { status: 404 })
     }
 
+    /// Waits while a URL's answers are held.
+    async fn released(&self, url: &str) {
+        let held = self.0.lock().held.get(url).cloned();
+        match held {
+            // Closed by the release: there are no permits.
+            Some(held) => drop(held.acquire().await),
+            None => tokio::task::yield_now().await,
+        }
+    }
+
     fn read(&self, bytes: &Bytes) {
         self.0.lock().read_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     }
@@ -80,7 +105,7 @@ const STEPS: [u64; 3] = [16 << 10, 64 << 10, 256 << 10];
 impl MediaSource for MemorySource {
     async fn fetch(&self, fetch: Fetch) -> Result<Fetched, Error> {
         let resource = self.find(&fetch);
-        tokio::task::yield_now().await;
+        self.released(&fetch.url).await;
         let resource = resource?;
         if fetch.knows(&resource) {
             return Ok(Fetched::NotModified { freshness: resource.freshness });
@@ -99,7 +124,7 @@ impl MediaSource for MemorySource {
 
     async fn begin(&self, fetch: Fetch, wanted: Wanted) -> Result<Begun, Error> {
         let resource = self.find(&fetch);
-        tokio::task::yield_now().await;
+        self.released(&fetch.url).await;
         let resource = resource?;
         if fetch.knows(&resource) {
             return Ok(Begun::NotModified { freshness: resource.freshness });

@@ -12,6 +12,7 @@ mod bad_input;
 mod chats;
 mod failures;
 mod hand_over;
+mod late_media;
 mod learning;
 mod rig;
 mod tenants;
