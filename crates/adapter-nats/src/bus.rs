@@ -70,9 +70,7 @@ impl NatsBus {
     /// # Errors
     /// The configuration cannot work; tell its owner.
     pub async fn connect(config: &Config) -> Result<Self, config::Error> {
-        if config.servers.is_empty() {
-            return Err(config::Error::NoServer);
-        }
+        config.check()?;
         let shared = Arc::new(Shared {
             link: watch::Sender::new(Link::Down),
             trouble: Mutex::default(),

@@ -90,6 +90,12 @@ pub enum Error {
         #[source]
         source: ConnectError,
     },
+    /// An address carries a user or a token, which the client would ignore.
+    #[error("credentials in the address {server} are not used")]
+    InAddress {
+        /// The address, without the credentials.
+        server: String,
+    },
     /// There is no address.
     #[error("no server given")]
     NoServer,
@@ -155,6 +161,17 @@ const PING_PERIOD: Duration = Duration::from_secs(2);
 const CLIENT_QUEUE_MAX: usize = 65_536;
 
 impl Config {
+    /// Says what is wrong with the addresses themselves.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.servers.is_empty() {
+            return Err(Error::NoServer);
+        }
+        match self.servers.iter().find(|server| server.contains('@')) {
+            Some(server) => Err(Error::InAddress { server: ports::masked_url(server) }),
+            None => Ok(()),
+        }
+    }
+
     /// The addresses as they may be shown.
     pub(crate) fn shown(&self) -> String {
         ports::masked_url(&self.servers.join(","))

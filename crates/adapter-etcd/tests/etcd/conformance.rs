@@ -1,98 +1,15 @@
-//! The registry's conformance suite against a real `etcd`, found on the path or in `.cache/bin`.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code outside of test functions")]
+//! The registry's conformance suite against a real `etcd`.
 
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adapter_etcd::{Config, EtcdRegistry};
 use async_trait::async_trait;
-use etcd_client::Client;
-use parking_lot::Mutex;
 use ports::Registry;
 use ports::conformance::registry::{Harness, TTL, check};
 use ports::registry::{Entry, Error, Event};
-use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A server with ports and data of its own, which can be killed and started again.
-struct Server {
-    port: u16,
-    peer_port: u16,
-    data: TempDir,
-    process: Mutex<Option<Child>>,
-}
-
-impl Server {
-    async fn start() -> Self {
-        let probes = [
-            TcpListener::bind("127.0.0.1:0").await.unwrap(),
-            TcpListener::bind("127.0.0.1:0").await.unwrap(),
-        ];
-        let [port, peer_port] = probes.each_ref().map(|probe| probe.local_addr().unwrap().port());
-        drop(probes);
-        let server = Self { port, peer_port, data: TempDir::new().unwrap(), process: Mutex::default() };
-        server.run().await;
-        server
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    async fn run(&self) {
-        let cached = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/bin/etcd");
-        let peer_url = format!("http://127.0.0.1:{}", self.peer_port);
-        let spawn = |program: &str| {
-            Command::new(program)
-                .args(["--name", "test", "--log-level", "error", "--enable-v2=false"])
-                .args(["--listen-client-urls", &self.url(), "--advertise-client-urls", &self.url()])
-                .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
-                .args(["--initial-cluster", &format!("test={peer_url}"), "--data-dir"])
-                .arg(self.data.path())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .kill_on_drop(true)
-                .spawn()
-        };
-        let process = spawn("etcd").or_else(|_| spawn(cached));
-        let Ok(process) = process else {
-            panic!("no etcd on the path or in .cache/bin: run scripts/servers.sh")
-        };
-        *self.process.lock() = Some(process);
-        let up = async {
-            loop {
-                if let Ok(mut client) = Client::connect([self.url()], None).await
-                    && let Ok(Ok(_)) = timeout(Duration::from_secs(1), client.get("up", None)).await
-                {
-                    return;
-                }
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(PATIENCE, Box::pin(up)).await.unwrap();
-    }
-
-    async fn kill(&self) {
-        let process = self.process.lock().take();
-        if let Some(mut process) = process {
-            process.kill().await.unwrap();
-        }
-    }
-
-    async fn registry(&self) -> EtcdRegistry {
-        let config = Config { endpoints: vec![self.url()], ..Config::default() };
-        EtcdRegistry::connect(&config).await.unwrap()
-    }
-
-    async fn client(&self) -> Client {
-        Box::pin(Client::connect([self.url()], None)).await.unwrap()
-    }
-}
+use crate::server::{PATIENCE, Server};
 
 #[async_trait]
 impl Harness for Server {
@@ -113,7 +30,7 @@ impl Harness for Server {
     }
     async fn compact(&self) {
         let mut client = self.client().await;
-        let revision = client.get("any", None).await.unwrap().header().unwrap().revision();
+        let revision = client.get("/conformance/any", None).await.unwrap().header().unwrap().revision();
         client.compact(revision, None).await.unwrap();
     }
 }
@@ -125,6 +42,12 @@ fn entry(key: &str) -> Entry {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_registry_conforms() {
     let server = Server::start().await;
+    check(&server).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_registry_conforms_over_tls_with_credentials() {
+    let server = Server::start_secure().await;
     check(&server).await.unwrap();
 }
 
