@@ -23,6 +23,8 @@ mod hand_over;
 #[cfg(test)]
 mod images;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod load;
 #[cfg(test)]
 mod matrix;

@@ -5,6 +5,7 @@
 
 mod late;
 mod passing;
+mod pixels;
 mod span;
 mod tenancy;
 
@@ -34,13 +35,20 @@ pub struct Config {
     pub items_max: usize,
     /// Bytes of one item.
     pub item_bytes_max: u64,
+    /// Pixels of one image.
+    pub pixels_max: u64,
     /// How long a request waits for look-ups before it is placed without what is not known.
     pub budget: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { items_max: 64, item_bytes_max: 32 << 20, budget: Duration::from_millis(250) }
+        Self {
+            items_max: 64,
+            item_bytes_max: 32 << 20,
+            pixels_max: media_geometry::PIXELS_MAX,
+            budget: Duration::from_millis(250),
+        }
     }
 }
 
@@ -192,6 +200,16 @@ pub enum Fault {
     NotAnImage {
         /// What is broken.
         reason: String,
+    },
+    /// It is an image that engines do not open.
+    #[error("the image has {width}x{height} pixels, more than {pixels_max} in all")]
+    TooManyPixels {
+        /// Pixels from left to right.
+        width: u32,
+        /// Pixels from top to bottom.
+        height: u32,
+        /// The limit.
+        pixels_max: u64,
     },
     /// It cannot be fetched.
     #[error(transparent)]

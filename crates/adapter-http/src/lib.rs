@@ -14,5 +14,5 @@ mod transport;
 pub use authorities::Authorities;
 pub use engine::{Config as EngineConfig, HttpEngine};
 pub use listener::{ListenError, Listener, TlsError, TlsFiles};
-pub use media::{Config as MediaConfig, HttpMediaSource};
+pub use media::{Config as MediaConfig, HttpMediaSource, Resolver};
 pub use server::{Bounds, serve};

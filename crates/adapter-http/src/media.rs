@@ -22,6 +22,7 @@ use url::Url;
 use self::beginning::Part;
 use self::hosts::{Hosts, Permit};
 use self::names::Names;
+pub use self::names::Resolver;
 use self::target::Target;
 use crate::authorities::Authorities;
 use crate::chunks::Chunks;
@@ -41,6 +42,8 @@ pub struct Config {
     pub connect: Duration,
     /// Whom to trust beside the system's authorities.
     pub authorities: Authorities,
+    /// Who knows the addresses of names.
+    pub resolver: Resolver,
 }
 
 impl Config {
@@ -53,6 +56,7 @@ impl Config {
             fetches_per_host_max: 32,
             connect: Duration::from_secs(3),
             authorities: Authorities::default(),
+            resolver: Resolver::default(),
         }
     }
 }
@@ -86,7 +90,8 @@ impl HttpMediaSource {
     pub fn new(config: Config) -> Self {
         let hosts = Hosts::new(config.fetches_max, config.fetches_per_host_max);
         let dialer = Dialer::new(config.authorities.clone());
-        Self { config, dialer, hosts, names: Names::new(LOOKUPS_MAX) }
+        let names = Names::new(config.resolver.clone(), LOOKUPS_MAX);
+        Self { config, dialer, hosts, names }
     }
 
     async fn follow(&self, fetch: &Fetch) -> Result<Fetched, Error> {
@@ -133,6 +138,10 @@ impl HttpMediaSource {
                 let url = location.and_then(|location| target.join(location));
                 url.map(Hop::Redirect).ok_or(Error::Redirects { redirects_max: fetch.limits.redirects_max })
             }
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => match encoding(response.headers()) {
+                Some(encoding) => Err(Error::Encoded { encoding }),
+                None => Ok(Hop::Opened(response, permit)),
+            },
             _ => Ok(Hop::Opened(response, permit)),
         }
     }
@@ -191,6 +200,16 @@ fn request(target: &Target, known: Option<&Validator>) -> Result<Request<Chunks>
     }
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// Returns how a body is encoded, where it is; it was asked for as it is, and is not unpacked.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let named = encodings.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase());
+    named
+        .filter(|name| !name.is_empty() && name != "identity")
+        .map(|name| name.chars().take(32).collect())
+        .next()
 }
 
 /// Reads the body whole, up to the limit, whatever its head promised.

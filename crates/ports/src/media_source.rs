@@ -193,6 +193,12 @@ pub enum Error {
         /// The limit.
         bytes_max: u64,
     },
+    /// The body is compressed, which nobody asked for: unpacked it could be of any size.
+    #[error("the origin sends content encoded as {encoding:?}")]
+    Encoded {
+        /// The encoding.
+        encoding: String,
+    },
     /// The exchange took too long.
     #[error("no complete answer within {deadline:?}")]
     Timeout {
@@ -226,6 +232,7 @@ impl Error {
             | Self::Unreachable { .. }
             | Self::Status { .. }
             | Self::Redirects { .. }
+            | Self::Encoded { .. }
             | Self::Timeout { .. } => Retry::After(Duration::from_secs(5)),
         }
     }

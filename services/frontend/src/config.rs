@@ -146,6 +146,8 @@ pub struct MediaConfig {
     pub items_max: usize,
     /// Bytes of one item.
     pub item_bytes_max: u64,
+    /// Pixels of one image: what vLLM opens by default.
+    pub pixels_max: u64,
     /// Bytes of fetched media kept.
     pub stored_bytes_max: u64,
     /// Longest time one item may take to fetch, in milliseconds.
@@ -244,6 +246,7 @@ impl Default for MediaConfig {
             allow_networks: Vec::new(),
             items_max: 64,
             item_bytes_max: 32 << 20,
+            pixels_max: actors::media_resolver::Config::default().pixels_max,
             stored_bytes_max: 512 << 20,
             fetch_ms: 10_000,
             budget_ms: 250,

@@ -65,7 +65,9 @@ fn item(index: usize, fault: &media_resolver::Fault) -> ApiError {
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "media_too_large", message)
         }
         media_resolver::Fault::Data(_) => ApiError::bad_request("invalid_media", message),
-        media_resolver::Fault::NotAnImage { .. } => ApiError::bad_request("invalid_image", message),
+        media_resolver::Fault::NotAnImage { .. } | media_resolver::Fault::TooManyPixels { .. } => {
+            ApiError::bad_request("invalid_image", message)
+        }
         media_resolver::Fault::UnknownName => ApiError::bad_request("unknown_media_uuid", message),
         media_resolver::Fault::Local => ApiError::bad_request("media_url_refused", message),
         media_resolver::Fault::Fetch(dim_cache::Error::NotAnImage { .. }) => {

@@ -81,9 +81,10 @@ fn wrong(name: &HeaderName, expected: &str) -> ApiError {
 /// Headers of the client's request that an engine must not see: those of this hop, those that are set anew, and
 /// `accept-encoding`, since usage is read in passing.
 fn withheld(name: &HeaderName) -> bool {
-    const NAMES: [HeaderName; 8] = [
+    const NAMES: [HeaderName; 9] = [
         header::HOST,
         header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
         header::EXPECT,
         header::ACCEPT_ENCODING,
         header::COOKIE,
@@ -94,11 +95,23 @@ fn withheld(name: &HeaderName) -> bool {
     NAMES.contains(name) || name.as_str().starts_with("x-sightline-")
 }
 
-/// Builds the headers for the engine; hop-by-hop ones are the adapter's to drop.
+/// Says whether the client's `connection` header keeps a header on this hop (RFC 9110 §7.6.1).
+fn of_this_hop(client: &HeaderMap, name: &HeaderName) -> bool {
+    let lines = client.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    *name == header::CONNECTION
+        || lines.flat_map(|line| line.split(',')).any(|it| it.trim().eq_ignore_ascii_case(name.as_str()))
+}
+
+/// Builds the headers for the engine; hop-by-hop ones by their own name are the adapter's to drop. What a client's
+/// `connection` header names is left out here, and the header with it: further on it would name headers that are set
+/// anew.
 pub(crate) fn upstream(client: &HeaderMap, request_id: &str, keep_authorization: bool) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(client.len() + 4);
     for (name, value) in client {
-        if !withheld(name) && (keep_authorization || name != header::AUTHORIZATION) {
+        if !withheld(name)
+            && !of_this_hop(client, name)
+            && (keep_authorization || name != header::AUTHORIZATION)
+        {
             headers.append(name, value.clone());
         }
     }
@@ -154,10 +167,11 @@ mod tests {
     use super::*;
 
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
-            .collect()
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        map
     }
 
     #[test]
@@ -169,6 +183,9 @@ mod tests {
             ("x-session-id", "s"),
             ("accept-encoding", "gzip"),
             ("x-data-parallel-rank", "9"),
+            ("connection", "close, X-Data-Parallel-Rank, x-request-id"),
+            ("x-hop", "h"),
+            ("connection", "x-hop"),
         ]);
         let mut sent = upstream(&client, "id-1", false);
         set_rank(&mut sent, Rank(1));

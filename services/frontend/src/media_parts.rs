@@ -71,6 +71,7 @@ impl MediaParts {
             items_max: media.items_max,
             item_bytes_max: media.item_bytes_max,
             budget: Duration::from_millis(media.budget_ms),
+            pixels_max: media.pixels_max,
         };
         Ok(Self {
             resolver: MediaResolver::new(bounds, cache).with_policy(policy, headers),

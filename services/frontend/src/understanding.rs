@@ -161,6 +161,7 @@ impl Reader {
         key: Option<&TenantKey>,
     ) -> Result<Understood, ApiError> {
         let served = self.models.resolve(request.model())?;
+        self.media.check_sizes(request, &resolved)?;
         let salt = key.map(|key| key.cache_salt(request.params().cache_salt.as_deref()));
         let resolved = match key {
             Some(key) => resolved.for_tenant(request, key),

@@ -153,7 +153,9 @@ impl Frontend {
         tasks.spawn(presence::keep(registry, Arc::clone(&shared), (config.namespace.clone(), address)));
         let stall = Duration::from_millis(config.limits.stall_ms);
         let bounds = Bounds { connections_max: config.limits.connections_max, head: HEAD, stall };
-        let listeners = [(Some(listener), address.ip().is_loopback(), true), (admin, true, false)];
+        // Operators' own listener is trusted where only this machine reaches it, or where there is no key to ask for.
+        let admin_trusted = config.keys.is_empty() || admin_address.is_none_or(|it| it.ip().is_loopback());
+        let listeners = [(Some(listener), address.ip().is_loopback(), true), (admin, admin_trusted, false)];
         for (listener, trusted, serves_clients) in listeners {
             let Some(listener) = listener else { continue };
             let access = Access::new(&config.keys, trusted);

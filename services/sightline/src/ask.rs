@@ -27,7 +27,29 @@ pub(crate) fn key_arg() -> Arg {
         .value_name("KEY")
         .env("SIGHTLINE_KEY")
         .hide_env_values(true)
-        .help("Bearer key with the operator role")
+        .help("Bearer key with the operator role; the environment keeps it out of the list of processes")
+}
+
+/// The option of whom to trust where a frontend speaks TLS.
+pub(crate) fn ca_arg() -> Arg {
+    Arg::new("ca")
+        .long("ca")
+        .value_name("FILE")
+        .env("SIGHTLINE_CA")
+        .hide_env_values(true)
+        .help("PEM file of authorities to trust beside the system's, for https")
+}
+
+/// Makes a client that waits so long and trusts what was given.
+pub(crate) fn client(given: &ArgMatches, deadline: Duration) -> anyhow::Result<reqwest::Client> {
+    let mut builder = reqwest::Client::builder().no_proxy().timeout(deadline);
+    if let Some(file) = given.get_one::<String>("ca") {
+        let pem = std::fs::read(file).with_context(|| format!("cannot read --ca {file}"))?;
+        let authorities = reqwest::Certificate::from_pem_bundle(&pem);
+        let authorities = authorities.with_context(|| format!("--ca {file} holds no certificates"))?;
+        builder = builder.tls_certs_merge(authorities);
+    }
+    Ok(builder.build()?)
 }
 
 /// Builds the parser of `sightline explain`.
@@ -37,7 +59,7 @@ pub(crate) fn explain_command() -> Command {
         .arg(Arg::new("what").required(true).value_name("FILE|ID").help(
             "File with a chat request's body (decided, not sent), - for standard input, or the id of a past request",
         ))
-        .args([frontend_arg(), key_arg()])
+        .args([frontend_arg(), key_arg(), ca_arg()])
 }
 
 /// Prints a decision as JSON.
@@ -68,7 +90,7 @@ pub(crate) async fn explain(given: &ArgMatches) -> anyhow::Result<()> {
 /// Says why the frontend cannot be asked, or what it refused.
 pub(crate) async fn fetch(given: &ArgMatches, path: &str, body: Option<String>) -> anyhow::Result<Value> {
     let base = given.get_one::<String>("frontend").map_or("", String::as_str).trim_end_matches('/');
-    let client = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build()?;
+    let client = client(given, DEADLINE)?;
     let url = format!("{base}{path}");
     let mut request = match body {
         Some(body) => client.post(&url).header("content-type", "application/json").body(body),

@@ -88,7 +88,8 @@ pub fn command() -> Command {
         .subcommand(media_tokens::command())
         .subcommand(
             long("healthcheck", "Exit 0 if a URL answers 200 within two seconds")
-                .arg(Arg::new("url").required(true).value_name("URL").help("An http:// URL")),
+                .arg(Arg::new("url").required(true).value_name("URL").help("An http:// or https:// URL"))
+                .arg(ask::ca_arg()),
         )
 }
 
@@ -141,7 +142,7 @@ pub async fn run(matches: ArgMatches) -> anyhow::Result<()> {
         "workers" => Box::pin(workers::run(given)).await,
         "explain" => ask::explain(given).await,
         "media-tokens" => media_tokens::run(given),
-        "healthcheck" => healthcheck::run(given.get_one::<String>("url").map_or("", String::as_str)).await,
+        "healthcheck" => healthcheck::run(given).await,
         _ => Ok(()),
     }
 }

@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use clap::ArgMatches;
 
-use crate::ask::unanswered;
+use crate::ask::{client, unanswered};
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Succeeds if `url` answers 200 in time.
+/// Succeeds if the URL answers 200 in time.
 ///
 /// # Errors
 /// Says what was answered, or why nothing was.
-pub(crate) async fn run(url: &str) -> anyhow::Result<()> {
-    let client = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build()?;
-    let answer = client.get(url).send().await.map_err(|cause| unanswered(url, DEADLINE, &cause))?;
+pub(crate) async fn run(given: &ArgMatches) -> anyhow::Result<()> {
+    let url = given.get_one::<String>("url").map_or("", String::as_str);
+    let answer =
+        client(given, DEADLINE)?.get(url).send().await.map_err(|cause| unanswered(url, DEADLINE, &cause))?;
     ensure!(answer.status().is_success(), "{url} answers {}", answer.status());
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::Value;
 
-use crate::ask::{fetch, frontend_arg, key_arg};
+use crate::ask::{ca_arg, fetch, frontend_arg, key_arg};
 
 /// Builds the parser of `sightline workers`.
 pub(crate) fn command() -> Command {
@@ -24,7 +24,7 @@ pub(crate) fn command() -> Command {
         .help("Print again every SECONDS, by default each second, until interrupted");
     Command::new("workers")
         .about("List the workers as a frontend sees them, drain one, or have it take requests again")
-        .args([frontend_arg().global(true), key_arg().global(true), json, watch])
+        .args([frontend_arg().global(true), key_arg().global(true), ca_arg().global(true), json, watch])
         .args_conflicts_with_subcommands(false)
         .subcommand(drain::drain_command())
         .subcommand(drain::resume_command())

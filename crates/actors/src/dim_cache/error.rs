@@ -52,7 +52,8 @@ impl Error {
             Self::Source(
                 media_source::Error::Denied { .. }
                 | media_source::Error::Status { .. }
-                | media_source::Error::Redirects { .. },
+                | media_source::Error::Redirects { .. }
+                | media_source::Error::Encoded { .. },
             )
             | Self::Pool(_) => base,
             Self::Source(

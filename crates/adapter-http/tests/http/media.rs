@@ -79,6 +79,11 @@ async fn hostile_origins_are_bounded() {
 
     let bomb = answer("HTTP/1.1 200 OK\r\n", "x-bomb: 0123456789012345678901234567890123456789\r\n").await;
     assert!(matches!(bomb, Err(Error::Unreachable { .. })), "{bomb:?}");
+    for encoding in ["gzip", "BR", "identity, gzip"] {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {encoding}\r\ncontent-length: 3\r\n\r\nabc");
+        let packed = answer(head.leak(), "").await;
+        assert_eq!(packed, Err(Error::Encoded { encoding: encoding.to_lowercase() }));
+    }
     let nonsense = answer("SSH-2.0-OpenSSH_9.2\r\n", "").await;
     assert!(matches!(nonsense, Err(Error::Unreachable { .. })), "{nonsense:?}");
 }

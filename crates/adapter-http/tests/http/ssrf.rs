@@ -1,10 +1,12 @@
 //! No spelling of a forbidden address leads to a connection.
 
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use adapter_http::{HttpMediaSource, MediaConfig};
+use adapter_http::{HttpMediaSource, MediaConfig, Resolver};
 use media_probe::AddressPolicy;
 use ports::MediaSource;
 use ports::media_source::{Error, Fetch, Limits};
@@ -12,99 +14,18 @@ use ports::media_source::{Error, Fetch, Limits};
 use crate::server::Server;
 
 /// Hosts that lead, or may be thought to lead, to this machine or its network.
-const HOSTS: [&str; 67] = [
-    // Loopback, as inet_aton and browsers spell it.
-    "127.0.0.1",
-    "127.1",
-    "127.0.1",
-    "127.0.0.1.",
-    "127.255.255.254",
-    "127.0.0.53",
-    "2130706433",
-    "017700000001",
-    "0x7f000001",
-    "0x7F.0x0.0x0.0x1",
-    "0177.0.0.1",
-    "0177.0.0.01",
-    "0x7f.1",
-    "127.0x1",
-    "127.0.0.0x1",
-    "0",
-    "0.0.0.0",
-    "0x0",
-    "00000000000",
-    "%31%32%37.0.0.1",
-    "１２７.0.0.1",
-    "127。0。0。1",
-    "①②⑦.⓪.⓪.①",
-    "127.0.0.1%00",
-    "0177.0x0.1",
-    // Loopback in IPv6.
-    "[::1]",
-    "[0:0:0:0:0:0:0:1]",
-    "[0000::0001]",
-    "[::]",
-    "[::ffff:127.0.0.1]",
-    "[::ffff:7f00:1]",
-    "[::127.0.0.1]",
-    "[::7f00:1]",
-    "[64:ff9b::127.0.0.1]",
-    "[64:ff9b::7f00:1]",
-    "[64:ff9b:1::7f00:1]",
-    "[2002:7f00:1::]",
-    "[2002:7f00:0001::1]",
-    "[2001:0:7f00:1::]",
-    "[::ffff:0:127.0.0.1]",
-    "[fe80::1]",
-    "[fe80::5efe:7f00:1]",
-    "[fc00::1]",
-    "[fd12:3456::1]",
-    "[ff02::1]",
-    // Private, link-local, shared, metadata, multicast, reserved.
-    "10.0.0.1",
-    "10.1",
-    "172.16.0.1",
-    "172.31.255.255",
-    "192.168.0.1",
-    "192.168.1",
-    "169.254.169.254",
-    "2852039166",
-    "0xa9fea9fe",
-    "0251.0376.0251.0376",
-    "[::ffff:169.254.169.254]",
-    "[fd00:ec2::254]",
-    "100.64.0.1",
-    "198.18.0.1",
-    "224.0.0.1",
-    "240.0.0.1",
-    "255.255.255.255",
-    "192.0.0.192",
-    // Names.
-    "localhost",
-    "LOCALHOST.",
-    "localhost.localdomain",
-    "foo.localhost",
-];
+fn hosts() -> Vec<&'static str> {
+    lines(include_str!("../../../../tests/fixtures/ssrf/hosts.txt"))
+}
 
 /// Whole URLs that no fetch may follow.
-const URLS: [&str; 16] = [
-    "file:///etc/passwd",
-    "file://127.0.0.1/etc/passwd",
-    "ftp://127.0.0.1/",
-    "gopher://127.0.0.1:PORT/_x",
-    "dict://127.0.0.1:PORT/",
-    "ldap://127.0.0.1:PORT/",
-    "unix:///var/run/docker.sock",
-    "jar:http://127.0.0.1:PORT!/",
-    "javascript:alert(1)",
-    "//127.0.0.1:PORT/",
-    "http:127.0.0.1:PORT/",
-    "http:\\\\127.0.0.1:PORT\\",
-    "http://user@127.0.0.1:PORT/",
-    "http://user:pass@127.0.0.1:PORT/",
-    "http://example.com@127.0.0.1:PORT/",
-    "http://127.0.0.1:PORT\\@example.com/",
-];
+fn urls() -> Vec<&'static str> {
+    lines(include_str!("../../../../tests/fixtures/ssrf/urls.txt"))
+}
+
+fn lines(text: &'static str) -> Vec<&'static str> {
+    text.lines().filter(|line| !line.starts_with("# ")).collect()
+}
 
 /// A listener on every address of this machine that only notices connections.
 struct Canary {
@@ -145,9 +66,11 @@ fn fetch(url: String) -> Fetch {
 async fn no_spelling_reaches_the_canary() {
     let canary = Canary::new();
     let source = HttpMediaSource::new(MediaConfig::new(AddressPolicy::default()));
-    let hosts = HOSTS.iter().map(|host| format!("http://{host}:{}/i.png", canary.port));
+    let (hosts, urls) = (hosts(), urls());
+    assert!(hosts.len() + urls.len() >= 80, "{} and {}", hosts.len(), urls.len());
+    let hosts = hosts.iter().map(|host| format!("http://{host}:{}/i.png", canary.port));
     let tls = ["127.0.0.1", "[::1]"].iter().map(|host| format!("https://{host}:{}/i.png", canary.port));
-    let urls = URLS.iter().map(|url| url.replace("PORT", &canary.port.to_string()));
+    let urls = urls.iter().map(|url| url.replace("PORT", &canary.port.to_string()));
     for url in hosts.chain(tls).chain(urls) {
         let outcome = source.fetch(fetch(url.clone())).await;
         let refused = matches!(
@@ -167,8 +90,9 @@ async fn no_redirect_reaches_the_canary() {
     let origin = Server::start_on("127.0.0.2:0", move |mut peer| {
         let line = peer.request().unwrap().line;
         let index: usize = line.split(' ').nth(1).unwrap().trim_start_matches('/').parse().unwrap();
-        let target = HOSTS.get(index).map_or_else(
-            || URLS[index - HOSTS.len()].replace("PORT", &port.to_string()),
+        let (hosts, urls) = (hosts(), urls());
+        let target = hosts.get(index).map_or_else(
+            || urls[index - hosts.len()].replace("PORT", &port.to_string()),
             |host| format!("http://{host}:{port}/"),
         );
         let target: String = target.chars().filter(char::is_ascii).collect();
@@ -176,7 +100,7 @@ async fn no_redirect_reaches_the_canary() {
     });
     let policy = AddressPolicy::new(vec!["127.0.0.2/32".parse().unwrap()]);
     let source = HttpMediaSource::new(MediaConfig::new(policy));
-    for index in 0..HOSTS.len() + URLS.len() {
+    for index in 0..hosts().len() + urls().len() {
         let outcome = source.fetch(fetch(format!("http://{}/{index}", origin.address))).await;
         assert!(outcome.is_err(), "{index}: {outcome:?}");
         assert_eq!(canary.connections(), 0, "redirect {index}: {outcome:?}");
@@ -195,4 +119,46 @@ async fn an_exempted_network_is_reached() {
         let url = format!("http://{host}:{}/", origin.address.port());
         assert!(source.fetch(fetch(url)).await.is_ok(), "{host}");
     }
+}
+
+/// A resolver that answers what a script says, in turn; its last answer again and again.
+fn resolver(answers: Vec<Vec<SocketAddr>>) -> (Resolver, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let resolver = Resolver::new(move |_, _| {
+        let index = count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1);
+        Ok(answers.get(index).cloned().unwrap_or_default())
+    });
+    (resolver, asked)
+}
+
+#[tokio::test]
+async fn a_name_that_rebinds_reaches_only_what_was_checked() {
+    let canary = Canary::new();
+    // The origin is on an address of its own, which alone is exempted.
+    let origin = Server::start_on("127.0.0.2:0", |mut peer| {
+        peer.request();
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n!");
+    });
+    let public = origin.address;
+    let private = SocketAddr::from(([127, 0, 0, 1], canary.port));
+    let source = |answers| {
+        let policy = AddressPolicy::new(vec!["127.0.0.2/32".parse().unwrap()]);
+        let (resolver, asked) = resolver(answers);
+        let config = MediaConfig { resolver, ..MediaConfig::new(policy) };
+        (HttpMediaSource::new(config), asked)
+    };
+    let url = || "http://rebinding.example/i.png".to_owned();
+    // What was checked is what is connected to: the name is asked for once, and anew for the next fetch.
+    let (rebinding, asked) = source(vec![vec![public], vec![private]]);
+    assert!(rebinding.fetch(fetch(url())).await.is_ok());
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    let second = rebinding.fetch(fetch(url())).await;
+    assert!(matches!(second, Err(Error::Denied { .. })), "{second:?}");
+    // Of several addresses only those that are allowed.
+    let (mixed, _) = source(vec![vec![private, public, private]]);
+    assert!(mixed.fetch(fetch(url())).await.is_ok());
+    let (private_only, _) = source(vec![vec![private]]);
+    assert!(matches!(private_only.fetch(fetch(url())).await, Err(Error::Denied { .. })));
+    assert_eq!(canary.connections(), 0);
 }

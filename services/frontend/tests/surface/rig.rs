@@ -15,7 +15,7 @@ use ports::engine::memory::{MemoryEngine, Reply};
 use ports::engine::{Endpoint, Request, Response};
 use ports::media_source::memory::MemorySource;
 use ports::registry::{Entry, Lease};
-use ports::{Engine, InMemoryBus, InMemoryRegistry, Registry, TokioClock};
+use ports::{Engine, InMemoryBus, InMemoryRegistry, MediaSource, Registry, TokioClock};
 use serde_json::Value;
 
 pub(crate) const MODEL: &str = "tiny-vl";
@@ -77,6 +77,14 @@ impl Rig {
     }
 
     pub(crate) async fn try_start(config: Config) -> anyhow::Result<Self> {
+        let media = MemorySource::default();
+        let mut rig = Self::start_on(config, Arc::new(media.clone())).await?;
+        rig.media = media;
+        Ok(rig)
+    }
+
+    /// Starts with media from elsewhere than `media`.
+    pub(crate) async fn start_on(config: Config, source: Arc<dyn MediaSource>) -> anyhow::Result<Self> {
         let clock = Arc::new(TokioClock::system());
         let registry = InMemoryRegistry::new(Arc::<TokioClock>::clone(&clock));
         let (engine, media) = (MemoryEngine::default(), MemorySource::default());
@@ -86,7 +94,7 @@ impl Rig {
             bus: Arc::new(bus.clone()),
             registry: Arc::new(registry.attach()),
             engine: Arc::new(engine.clone()),
-            media: Arc::new(media.clone()),
+            media: source,
             clock,
         };
         let models: LoadedModels = frontend::load_models(&config).unwrap();
