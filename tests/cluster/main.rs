@@ -49,6 +49,8 @@ mod remote_index;
 #[cfg(test)]
 mod rolling;
 #[cfg(test)]
+mod secure;
+#[cfg(test)]
 mod settle;
 #[cfg(test)]
 mod tenancy;

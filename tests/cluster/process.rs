@@ -96,6 +96,12 @@ impl Process {
         );
     }
 
+    /// What everybody on the machine can read of how it was started.
+    pub(crate) fn command_line(&self) -> String {
+        let pid = self.child.as_ref().unwrap().id();
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap().replace('\0', " ")
+    }
+
     /// All that it has printed, each line with its name before it.
     pub(crate) fn log(&self) -> String {
         self.lines.lock().iter().map(|line| format!("{}: {line}\n", self.name)).collect()

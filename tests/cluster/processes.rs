@@ -241,13 +241,13 @@ impl Cluster {
 
 /// Ports that no other test takes.
 #[derive(Debug, Default)]
-struct PortPool {
+pub(crate) struct PortPool {
     blocks: Vec<Ports>,
     left: std::ops::Range<u16>,
 }
 
 impl PortPool {
-    fn next(&mut self) -> u16 {
+    pub(crate) fn next(&mut self) -> u16 {
         self.left.next().unwrap_or_else(|| {
             let block = Ports::lock();
             self.left = block.all();
