@@ -51,10 +51,7 @@ impl Target {
     ) -> Result<Vec<SocketAddr>, Error> {
         let found: Vec<SocketAddr> = match self.literal {
             Some(address) => vec![SocketAddr::new(address, self.port)],
-            None => names
-                .resolve(&self.host, self.port)
-                .await
-                .map_err(|_| Error::Unresolved { host: self.host.clone() })?,
+            None => names.resolve(&self.host, self.port).await.map_err(|_| self.unresolved())?,
         };
         let mut denied = None;
         let mut allowed = Vec::with_capacity(found.len());
@@ -67,8 +64,19 @@ impl Target {
         match denied {
             _ if !allowed.is_empty() => Ok(allowed),
             Some(reason) => Err(Error::Denied { host: self.host.clone(), reason: reason.to_string() }),
-            None => Err(Error::Unresolved { host: self.host.clone() }),
+            None => Err(self.unresolved()),
         }
+    }
+
+    /// Says that the name does not resolve; a name that means whoever resolves it is refused, since an engine that is
+    /// given the URL may find itself by it (RFC 6761 §6.3).
+    fn unresolved(&self) -> Error {
+        let host = self.host.trim_end_matches('.');
+        let local = ["localhost", "localdomain"].into_iter().any(|name| {
+            host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        });
+        let host = self.host.clone();
+        if local { Error::Denied { host, reason: "loopback".to_owned() } } else { Error::Unresolved { host } }
     }
 
     /// Judges the address that the URL spells, if it spells one: a number, or a name of the machine itself.

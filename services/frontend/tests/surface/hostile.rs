@@ -122,7 +122,7 @@ async fn clients_name_nothing_that_is_ours_to_say() {
         assert_eq!(sent(name), None, "{name}");
     }
     // Names that are no plain word are not taken up, into no header and no log.
-    for odd in ["a b", "a\u{9b}b", &"x".repeat(129)] {
+    for odd in ["a b", "a\tb", &"x".repeat(129)] {
         let headers = [("x-request-id", odd)];
         let answer = whole(rig.send(Method::POST, "/v1/chat/completions", &headers, &chat("hi")).await).await;
         assert_ne!(answer.header("x-request-id"), Some(odd));
