@@ -105,8 +105,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(name: &'static str, first: Resource, answered: &'static [u16]) -> Self {
-        let first = Resource { body: picture(1), ..first };
+    fn new(name: &'static str, mut first: Resource, answered: &'static [u16]) -> Self {
+        first.body = picture(1);
         Self { name, first, second: None, queries: ["", ""], answered }
     }
 }

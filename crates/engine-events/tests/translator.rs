@@ -2,10 +2,12 @@
 #![expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
+    clippy::unwrap_used,
     reason = "indices are drawn below the length, numbers are small"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 
 use engine_events::{
     Batch, Config, EngineHash, Event, ExtraKey, ExtraKeys, GroupKind, Lora, Place, Record, Removed, Stored,
@@ -423,7 +425,7 @@ impl Picture {
         };
         Event::Stored(Stored {
             hashes: blocks.clone().map(|block| EngineHash::Int(block as u64 + 1)).collect(),
-            parent: (blocks.start > 0).then(|| EngineHash::Int(blocks.start as u64)),
+            parent: (blocks.start > 0).then_some(EngineHash::Int(blocks.start as u64)),
             tokens: self.tokens[blocks.start * size..blocks.end * size].to_vec(),
             extra_keys: ExtraKeys::Listed(blocks.clone().map(extra).collect()),
             ..stored(None, &[])
@@ -470,7 +472,7 @@ fn media_are_told_once_their_end_is_seen() {
         media: vec![("a", 1, 5), ("b", 7, 5)],
     };
     let (a, b) = (("a".to_owned(), 0, 5), ("b".to_owned(), 1, 5));
-    assert_eq!(told(&two, &[0, 3]), [a.clone()], "b may go on in the next block");
+    assert_eq!(told(&two, &[0, 3]), slice::from_ref(&a), "b may go on in the next block");
     assert_eq!(told(&two, &[0, 3, 4]), [a.clone(), b.clone()], "the next block does not name b");
     assert_eq!(told(&two, &[0, 1, 2, 3, 4]), [a, b], "however the blocks are stored");
     // Rows with a token between them: the blocks that name the item say how far it goes.

@@ -1,5 +1,4 @@
 //! Media ids name bytes: nothing shares one, by chance or by craft.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::HashSet;
 

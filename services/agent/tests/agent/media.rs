@@ -1,4 +1,5 @@
 //! What may be put into a media directory, and by whom.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::time::Duration;
