@@ -68,24 +68,29 @@ impl Target {
         }
     }
 
+    /// Tells whether the host is a name of the machine that asks, whichever that is.
+    fn is_own_name(&self) -> bool {
+        let host = self.host.trim_end_matches('.');
+        ["localhost", "localdomain"].into_iter().any(|name| {
+            host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        })
+    }
+
     /// Says that the name does not resolve; a name that means whoever resolves it is refused, since an engine that is
     /// given the URL may find itself by it (RFC 6761 §6.3).
     fn unresolved(&self) -> Error {
-        let host = self.host.trim_end_matches('.');
-        let local = ["localhost", "localdomain"].into_iter().any(|name| {
-            host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        });
         let host = self.host.clone();
-        if local { Error::Denied { host, reason: "loopback".to_owned() } } else { Error::Unresolved { host } }
+        if self.is_own_name() {
+            Error::Denied { host, reason: "loopback".to_owned() }
+        } else {
+            Error::Unresolved { host }
+        }
     }
 
     /// Judges the address that the URL spells, if it spells one: a number, or a name of the machine itself.
     pub(super) fn check_literal(&self, policy: &AddressPolicy) -> Result<(), Error> {
-        let name = self.host.trim_end_matches('.');
-        let own = name == "localhost" || name.ends_with(".localhost");
-        let Some(address) = self.literal.or_else(|| own.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST))) else {
-            return Ok(());
-        };
+        let own = || self.is_own_name().then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let Some(address) = self.literal.or_else(own) else { return Ok(()) };
         let denied = |reason: media_probe::Denied| Error::Denied {
             host: self.host.clone(),
             reason: reason.to_string(),

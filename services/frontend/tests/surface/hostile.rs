@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use adapter_http::{HttpMediaSource, MediaConfig};
+use frontend::{Config, MediaMode};
 use http::{Method, StatusCode};
 use media_probe::AddressPolicy;
 use serde_json::json;
@@ -25,10 +26,30 @@ fn forbidden(port: u16) -> Vec<String> {
 
 #[tokio::test]
 async fn no_spelling_of_an_inner_address_passes_any_path() {
+    check_forbidden(config()).await;
+}
+
+#[tokio::test]
+async fn no_spelling_passes_where_engines_fetch() {
+    let mut config = config();
+    config.media.mode = MediaMode::Passthrough;
+    check_forbidden(config).await;
+}
+
+#[tokio::test]
+async fn no_spelling_passes_where_hosts_are_probed_or_left_alone() {
+    for treatment in ["probe", "never"] {
+        let mut config = config();
+        config.media.hosts.insert("*".to_owned(), treatment.to_owned());
+        check_forbidden(config).await;
+    }
+}
+
+async fn check_forbidden(config: Config) {
     let canary = TcpListener::bind("0.0.0.0:0").unwrap();
     canary.set_nonblocking(true).unwrap();
     let source = Arc::new(HttpMediaSource::new(MediaConfig::new(AddressPolicy::default())));
-    let mut rig = Rig::start_on(config(), source).await.unwrap();
+    let mut rig = Rig::start_on(config, source).await.unwrap();
     rig.worker("w0", |_| reply(1, 0)).await;
     let urls = forbidden(canary.local_addr().unwrap().port());
     assert!(urls.len() >= 80, "{}", urls.len());
