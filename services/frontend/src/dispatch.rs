@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::{Assignment, ScheduleRequest, Waiting};
+use actors::{Assignment, Fleet, ScheduleRequest, Waiting};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
-use identity::{Rank, WorkerId};
+use identity::{ModelName, Rank, WorkerId};
 use membership::Card;
-use membership::card::Feed;
+use membership::card::{Feed, State};
+use membership::presence::Routable;
 use placement::{Confidence, Decision, Predicted};
 use ports::engine;
 use tracing::Instrument as _;
@@ -27,6 +28,9 @@ use crate::record::{Record, WITHDRAWN};
 use crate::relay::{Relay, Ticket};
 use crate::shared::Shared;
 use crate::trace;
+
+/// What clients hear of an engine that took their request and fell silent.
+const HUNG: &str = "the worker failed before it answered";
 
 /// A request on its way to a worker.
 #[derive(Debug)]
@@ -92,6 +96,8 @@ enum Failure {
     Engine(engine::Error),
     /// The engine says that it cannot serve anybody now.
     Unavailable(Box<Begun>),
+    /// Nothing came, and the engine answers nobody any more.
+    Down,
 }
 
 impl Failure {
@@ -101,12 +107,13 @@ impl Failure {
             Self::Engine(engine::Error::HeadTimeout { .. } | engine::Error::Idle { .. }) => "timeout",
             Self::Engine(_) => "broken",
             Self::Unavailable(_) => "unavailable",
+            Self::Down => "down",
         }
     }
 
     /// Says whether the engine may have died of the request.
     const fn deadly(&self) -> bool {
-        matches!(self, Self::Engine(engine::Error::Broken { .. }))
+        matches!(self, Self::Engine(engine::Error::Broken { .. }) | Self::Down)
     }
 }
 
@@ -127,7 +134,13 @@ impl Shared {
         };
         let (failure, worker) = first;
         let (reason, deadly) = (failure.reason(), failure.deadly());
-        let again = reason != "timeout" && dispatch.question.direct.is_none() && self.retries.take();
+        let again = match failure {
+            // It was given up because another try was to be had.
+            Failure::Down => true,
+            Failure::Engine(_) | Failure::Unavailable(_) => {
+                reason != "timeout" && dispatch.question.direct.is_none() && self.retries.take()
+            }
+        };
         if !again {
             return self.give_up(&dispatch, failure);
         }
@@ -150,6 +163,7 @@ impl Shared {
     fn give_up(&self, dispatch: &Dispatch, failure: Failure) -> Result<Response<Answer>, ApiError> {
         match failure {
             Failure::Engine(error) => Err(error.into()),
+            Failure::Down => Err(ApiError::new(StatusCode::BAD_GATEWAY, "worker_failed", HUNG)),
             Failure::Unavailable(begun) => Ok(pass(*begun, &dispatch.draft.record, dispatch.operator)),
         }
     }
@@ -181,8 +195,13 @@ impl Shared {
         let quest = self.ask_names(&dispatch.draft.names, &holder, worker.card.block_size);
         let body = self.body_for(&dispatch.payload, &worker.card).await?;
         let span = trace::proxy(&record, &holder);
-        let sent = self.forward(dispatch, body, (&worker.endpoint, holder.rank));
-        match sent.instrument(span.clone()).await {
+        let sent = self.forward(dispatch, body, (&worker.endpoint, holder.rank)).instrument(span.clone());
+        let begun = tokio::select! {
+            biased;
+            begun = sent => begun,
+            () = self.better_off_elsewhere(dispatch, &holder.worker) => Err(Failure::Down),
+        };
+        match begun {
             Ok(begun) => {
                 self.models.directory().answered(&holder.worker);
                 if dispatch.question.streams && begun.status.is_success() {
@@ -218,6 +237,22 @@ impl Shared {
                 }
                 Ok(Err((failure, holder.worker)))
             }
+        }
+    }
+
+    /// Waits until a worker's engine is down, and another try may and can be had, which it takes; a second try that
+    /// goes down ends.
+    async fn better_off_elsewhere(&self, dispatch: &Dispatch, worker: &WorkerId) {
+        let (question, model) = (&dispatch.question, &dispatch.draft.record.model);
+        let second = !question.excluded.is_empty();
+        let lost = |fleet: &Fleet| {
+            let down = fleet.worker(worker).is_some_and(|worker| worker.is_down());
+            down && (second || question.direct.is_none() && has_ready(fleet, model))
+        };
+        self.models.directory().wait_for(lost).await;
+        if !second && !self.retries.take() {
+            // It waits as long as for an engine that is slow.
+            std::future::pending::<()>().await;
         }
     }
 
@@ -274,6 +309,14 @@ impl Shared {
         self.records.add(&record);
         record
     }
+}
+
+/// Tells whether some worker could be tried now.
+fn has_ready(fleet: &Fleet, model: &ModelName) -> bool {
+    fleet
+        .seats(model)
+        .iter()
+        .any(|seat| seat.worker.card.state == State::Ready && seat.worker.standing.routable != Routable::No)
 }
 
 /// Makes the response to an answer that has begun.

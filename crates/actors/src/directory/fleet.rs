@@ -43,6 +43,12 @@ impl Worker {
         matches!(self.standing.credit, Credit::Full | Credit::Aging { .. })
     }
 
+    /// Tells whether its engine's endpoint counts as down.
+    #[must_use]
+    pub const fn is_down(&self) -> bool {
+        self.presence.is_down()
+    }
+
     /// Tells whether a view that has `other` in this one's place would differ.
     fn same(&self, other: &Self) -> bool {
         let kind = |standing: &Standing| {

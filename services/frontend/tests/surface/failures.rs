@@ -1,13 +1,14 @@
 //! Workers that fail, and the end of a frontend.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
+use identity::WorkerId;
 use ports::engine::memory::{Reply, Then};
 
-use crate::rig::{Rig, chat, reply, whole};
+use crate::rig::{Rig, SOON, chat, reply, until, whole, worker_endpoint};
 
 #[tokio::test]
 async fn a_request_that_has_not_begun_goes_to_another_worker() {
@@ -108,5 +109,106 @@ async fn the_end_lets_answers_finish() {
         () = tokio::time::sleep(std::time::Duration::from_millis(50)) => {}
     }
     drop(response);
-    tokio::time::timeout(crate::rig::SOON, stop).await.unwrap();
+    tokio::time::timeout(SOON, stop).await.unwrap();
+}
+
+/// An engine that stops as a whole with the first request it gets, and one that serves; tells which one stopped.
+async fn one_that_hangs(
+    rig: &mut Rig,
+    chunks: &'static [&'static str],
+) -> impl Fn() -> Option<WorkerId> + use<> {
+    let hung: Arc<OnceLock<&'static str>> = Arc::default();
+    for name in ["w0", "w1"] {
+        rig.worker(name, |_| reply(5, 0)).await;
+        let stopped = Arc::clone(&hung);
+        rig.engine.serve(&worker_endpoint(name), move |request| match request.path.path() {
+            "/health" if stopped.get() == Some(&name) => Reply::events(&[]).then(Then::Hang),
+            "/health" => Reply::json(StatusCode::OK, ""),
+            _ if *stopped.get_or_init(|| name) == name => Reply::events(chunks).then(Then::Hang),
+            _ => reply(5, 0),
+        });
+    }
+    move || hung.get().map(|name| WorkerId::new(name))
+}
+
+const BEGUN: &[&str] = &["data: {}\n\n"];
+
+/// Lets the directory find out by itself that a worker answers nobody.
+async fn found_down(rig: &Rig, worker: &WorkerId) {
+    rig.frontend.directory().failed(worker);
+    let down = rig.frontend.directory().wait_for(|fleet| fleet.worker(worker).is_some_and(|it| it.is_down()));
+    tokio::time::timeout(SOON, down).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_a_hung_engine_has_goes_to_another() {
+    let mut rig = Rig::start().await;
+    let hung = one_that_hangs(&mut rig, &[]).await;
+    let body = chat("hi");
+    let finding = async {
+        until("nobody was asked", || hung().is_some()).await;
+        found_down(&rig, &hung().unwrap()).await;
+    };
+    let (answer, ()) = tokio::join!(rig.chat(&body), finding);
+    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    assert_ne!(answer.header("x-sightline-worker"), Some(hung().unwrap().as_str()));
+    assert_eq!(rig.bodies().len(), 2);
+    until("the hung engine still has it", || rig.engine.cancelled() >= 1).await;
+    let metrics = rig.get("/metrics").await;
+    let line = "sightline_retries_total{reason=\"down\"} 1";
+    assert!(String::from_utf8_lossy(&metrics.body).contains(line));
+}
+
+#[tokio::test]
+async fn a_hung_engine_keeps_what_has_begun_or_may_not_go_elsewhere() {
+    let stream = chat("hi").replace("\"model\"", "\"stream\":true,\"model\"");
+    let plain = chat("hi");
+    for begins in [true, false] {
+        let (body, chunks) = if begins { (&stream, BEGUN) } else { (&plain, &[][..]) };
+        let pinned = [("x-sightline-worker", "w0")];
+        let headers = if begins { &[] } else { &pinned[..] };
+        let mut rig = Rig::start().await;
+        let hung = one_that_hangs(&mut rig, chunks).await;
+        let mut answer = Box::pin(async {
+            let mut response = rig.send(Method::POST, "/v1/chat/completions", headers, body).await;
+            if !chunks.is_empty() {
+                response.body.frame().await.unwrap().unwrap();
+            }
+            response.body.frame().await
+        });
+        let finding = async {
+            until("nobody was asked", || hung().is_some()).await;
+            found_down(&rig, &hung().unwrap()).await;
+            // Further requests find that it is down, and go past it.
+            assert_eq!(rig.chat(&plain).await.status, StatusCode::OK);
+        };
+        tokio::select! {
+            ended = &mut answer => panic!("{body}: {ended:?}"),
+            () = finding => {}
+        }
+        assert_eq!(rig.bodies().len(), 2, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_waits_where_nobody_else_could_serve_it() {
+    let mut rig = Rig::start().await;
+    let hung = one_that_hangs(&mut rig, &[]).await;
+    let body = chat("hi");
+    let mut answer = Box::pin(rig.chat(&body));
+    let finding = async {
+        until("nobody was asked", || hung().is_some()).await;
+        let other = if hung().unwrap().as_str() == "w0" { "w1" } else { "w0" };
+        rig.engine.serve(&worker_endpoint(other), |_| reply(5, 0).then(Then::Refuse));
+        rig.frontend.directory().refused(&WorkerId::new(other));
+        found_down(&rig, &hung().unwrap()).await;
+        assert_eq!(rig.bodies().len(), 1);
+        // The other one is back: now it goes there.
+        rig.engine.serve(&worker_endpoint(other), |_| reply(5, 0));
+    };
+    tokio::select! {
+        answer = &mut answer => panic!("answered by {answer:?}"),
+        () = finding => {}
+    }
+    assert_eq!(answer.await.status, StatusCode::OK);
 }
