@@ -9,12 +9,14 @@ use crate::traffic::{PICTURES, Seeded, Traffic};
 use crate::up::Up;
 
 const SEED: u64 = 20_261_129;
+/// Long enough that no busy machine makes a request go without what is known of its images.
+const PATIENT: &str = "60000";
 /// Small enough that traffic evicts all the time.
 const POOL: &str = "400";
 
 #[tokio::test]
 async fn one_at_a_time_every_prediction_is_exact() {
-    let up = Up::start(&["--speed", "0", "--kv-blocks", POOL, "--media-allow-net", "127.0.0.0/8"]).await;
+    let up = start(POOL).await;
     let pictures = PictureServer::start(&PICTURES).await;
     let mut traffic = Traffic::new(SEED, Some(format!("http://{}", pictures.address)));
     let mut coin = Seeded::new(SEED);
@@ -43,7 +45,7 @@ async fn one_at_a_time_every_prediction_is_exact() {
 async fn with_32_in_flight_prompts_are_exact_and_replicas_agree_afterwards() {
     const REQUESTS: usize = 2000;
     const IN_FLIGHT: usize = 32;
-    let up = Up::start(&["--speed", "0", "--kv-blocks", "2048", "--media-allow-net", "127.0.0.0/8"]).await;
+    let up = start("2048").await;
     let pictures = PictureServer::start(&PICTURES).await;
     let origin = format!("http://{}", pictures.address);
     let speakers = (0..IN_FLIGHT).map(|speaker| {
@@ -81,6 +83,11 @@ async fn with_32_in_flight_prompts_are_exact_and_replicas_agree_afterwards() {
     idle(&up).await;
     assert!(cached_wrong.len() * 10 <= outcomes.len(), "{} predictions are wrong", cached_wrong.len());
     assert_eq!(up.loud_lines(), Vec::<String>::new());
+}
+
+async fn start(kv_blocks: &str) -> Up {
+    let pictures = ["--media-allow-net", "127.0.0.0/8", "--media-budget-ms", PATIENT];
+    Up::start(&[&["--speed", "0", "--kv-blocks", kv_blocks], &pictures[..]].concat()).await
 }
 
 /// A prediction without credit counts as zero tokens.

@@ -69,6 +69,10 @@ pub(crate) struct Config {
     /// URL pattern of images that never change; repeatable.
     #[arg(long, value_name = "PATTERN")]
     media_immutable_url: Vec<String>,
+    /// How long a request waits for what is known of its images before it is placed without, in milliseconds; 250 by
+    /// default.
+    #[arg(long, value_name = "MS")]
+    media_budget_ms: Option<u64>,
     /// Time from being asked to end to closing the listeners, unready meanwhile, in milliseconds.
     #[arg(long)]
     leave_ms: Option<u64>,
@@ -109,6 +113,7 @@ impl Default for Config {
             media_mode: None,
             media_host: Vec::new(),
             media_immutable_url: Vec::new(),
+            media_budget_ms: None,
             leave_ms: None,
             drain_ms: None,
             media_kwargs: own.media_kwargs,
@@ -151,6 +156,7 @@ impl Config {
         own.media.advertise = self.media_advertise.or(own.media.advertise);
         own.media.decode = self.media_decode.unwrap_or(own.media.decode);
         own.media.mode = self.media_mode.unwrap_or(own.media.mode);
+        own.media.budget_ms = self.media_budget_ms.unwrap_or(own.media.budget_ms);
         own.media.hosts.extend(treatments(&self.media_host)?);
         own.media.immutable_urls.extend(self.media_immutable_url);
         own.limits.leave_ms = self.leave_ms.unwrap_or(own.limits.leave_ms);

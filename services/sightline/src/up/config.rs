@@ -64,6 +64,9 @@ pub struct Config {
     /// URL pattern of images that never change; repeatable, or split by spaces.
     #[arg(long, value_name = "PATTERN", value_delimiter = ' ')]
     pub media_immutable_url: Vec<String>,
+    /// How long a request waits for what is known of its images before it is placed without, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = Self::default().media_budget_ms)]
+    pub media_budget_ms: u64,
     /// A real engine to attach instead of simulated ones: URL,kv-events=ENDPOINT and, where they apply,
     /// ,replay=ENDPOINT and ,bind; repeatable,
     /// or split by spaces.
@@ -111,6 +114,7 @@ impl Default for Config {
             media_mode: MediaMode::Fetch,
             media_host: Vec::new(),
             media_immutable_url: Vec::new(),
+            media_budget_ms: frontend::MediaConfig::default().budget_ms,
             engine: Vec::new(),
             engines_as_processes: false,
             engine_port: 8100,

@@ -185,6 +185,7 @@ fn frontend_config(config: &Config, model: &str, index: u16) -> anyhow::Result<f
     own.media.mode = config.media_mode;
     own.media.hosts.extend(crate::cluster::treatments(&config.media_host)?);
     own.media.immutable_urls.clone_from(&config.media_immutable_url);
+    own.media.budget_ms = config.media_budget_ms;
     own.limits.drain_ms = u64::try_from(DRAIN.as_millis())?;
     Ok(own)
 }
