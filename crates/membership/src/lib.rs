@@ -6,6 +6,7 @@ mod change;
 mod delta;
 mod pool;
 pub mod presence;
+mod rendering;
 pub mod replica;
 pub mod ring;
 
@@ -15,4 +16,5 @@ pub use change::{Change, MediaRun};
 pub use delta::{Delta, Run};
 pub use pool::{Pool, PoolKey, pools};
 pub use presence::Presence;
+pub use rendering::Rendering;
 pub use ring::Ring;

@@ -103,7 +103,7 @@ impl World {
                 matched_blocks: 100,
                 pending_blocks: pending.blocks,
                 computing_blocks: pending.computing,
-                withdrawn: false,
+                doubt: None,
                 near,
                 limits: Limits::default(),
                 adapters: &[],

@@ -2,6 +2,7 @@
 
 use identity::Holder;
 
+use crate::doubt::Doubt;
 use crate::policy::Policy;
 use crate::rates::Rates;
 use crate::wanted::Wanted;
@@ -21,8 +22,8 @@ pub struct Candidate<'a> {
     pub pending_blocks: u32,
     /// Blocks among those whose computation is part of the work ahead.
     pub computing_blocks: u32,
-    /// Whether predictions for it kept failing, so that its blocks count less than the index says.
-    pub withdrawn: bool,
+    /// Why its blocks count less than the index says; none where they count.
+    pub doubt: Option<Doubt>,
     /// Which of the request's media it had lately.
     pub near: NearMedia,
     /// What it can take.

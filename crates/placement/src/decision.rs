@@ -4,6 +4,7 @@ use identity::Holder;
 
 use crate::candidate::Why;
 use crate::cost::{CostMs, Work};
+use crate::doubt::Doubt;
 use crate::policy::Policy;
 
 /// Why a request went where it went.
@@ -49,8 +50,8 @@ pub struct Appraisal {
     pub work: Work,
     /// Blocks among `work.cached_blocks` that earlier dispatches are expected to bring.
     pub pending_blocks: u32,
-    /// Whether its credit is withdrawn, as predictions for it kept failing.
-    pub withdrawn: bool,
+    /// Why its blocks count less than the index says; none where they count.
+    pub doubt: Option<Doubt>,
     /// How many of the request's media items it had lately.
     pub media_resident: u32,
     /// What it is predicted to cost.

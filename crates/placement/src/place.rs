@@ -59,7 +59,7 @@ fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>, crowded: bool) -> Ap
         why: candidate.why_not(wanted),
         work,
         pending_blocks: work.cached_blocks.saturating_sub(candidate.matched_blocks),
-        withdrawn: candidate.withdrawn,
+        doubt: candidate.doubt,
         media_resident: candidate.near.items,
         cost,
     }

@@ -38,7 +38,7 @@ impl World {
             matched_blocks: spec.matched,
             pending_blocks: spec.pending,
             computing_blocks: spec.pending / 2,
-            withdrawn: false,
+            doubt: None,
             near: NearMedia {
                 items: u32::from(spec.near > 0),
                 tokens: spec.near,
@@ -243,7 +243,7 @@ fn idle<'a>(holder: &'a Holder, adapters: &'a [String]) -> Candidate<'a> {
         matched_blocks: 0,
         pending_blocks: 0,
         computing_blocks: 0,
-        withdrawn: false,
+        doubt: None,
         near: NearMedia::default(),
         limits: Limits::default(),
         adapters,

@@ -92,7 +92,7 @@ impl Shared {
                 let confidence =
                     worker.map_or(Confidence::Unknown, |worker| draft.confidence_at(&worker.card));
                 let media_tokens = question.routing.mm_routing_info.total_image_tokens;
-                let predicted = draft.predicted.then(|| placement::Predicted {
+                let predicted = draft.predicts(&decision).then(|| placement::Predicted {
                     prompt_tokens: question.routing.prompt_tokens,
                     cached_tokens: choice.work.cached_tokens,
                     pending_tokens: choice.pending_blocks.saturating_mul(block_size),
@@ -148,6 +148,7 @@ impl Shared {
             understood.items.iter().filter_map(|item| Some(item.known.as_ref()?.bytes)).sum();
         let first = prepared.media.first().or_else(|| prepared.beyond.first());
         question.first_media_token = first.map(|placed| u32::try_from(placed.offset).unwrap_or(u32::MAX));
+        question.rendering.clone_from(&understood.rendering);
         question.streams = understood.params.stream;
         question.waiting = waiting(self.defaults.wait_max, understood.params.priority, &call.caller.tenant);
         self.look_up(understood, &mut question).await;

@@ -12,7 +12,7 @@ use identity::{ModelName, Rank, WorkerId};
 use membership::Card;
 use membership::card::{Feed, State};
 use membership::presence::Routable;
-use placement::{Confidence, Decision, Predicted};
+use placement::{Confidence, Decision, Doubt, Predicted};
 use ports::engine;
 use tracing::Instrument as _;
 
@@ -24,7 +24,7 @@ use crate::late_payload::LatePayload;
 use crate::lessons::Build;
 use crate::names::Names;
 use crate::payload::Payload;
-use crate::record::{Record, WITHDRAWN};
+use crate::record::Record;
 use crate::relay::{Relay, Ticket};
 use crate::shared::Shared;
 use crate::trace;
@@ -68,6 +68,11 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    /// Says whether there is a prediction for the worker that is chosen.
+    pub(crate) fn predicts(&self, decision: &Decision) -> bool {
+        self.predicted && decision.choice().doubt != Some(Doubt::OtherRendering)
+    }
+
     /// Says how the prompt is known to the worker that serves it.
     pub(crate) fn confidence_at(&self, card: &Card) -> Confidence {
         let known = match &self.homework {
@@ -185,7 +190,7 @@ impl Shared {
             }
         };
         self.metrics.decided(self.clock.now().saturating_sub(began));
-        let predicted = dispatch.draft.predicted.then(|| assignment.predicted());
+        let predicted = dispatch.draft.predicts(&assignment.decision).then(|| assignment.predicted());
         let Assignment { worker, holder, decision, reservation } = assignment;
         let record = self.remember(dispatch, &worker.card, (decision, predicted));
         let sighting = self.sighting(&record.model, &holder);
@@ -302,8 +307,8 @@ impl Shared {
         }
         let Draft { record, .. } = &dispatch.draft;
         let confidence = dispatch.draft.confidence_at(card);
-        if decision.choice().withdrawn && record.fallback.is_none() {
-            self.metrics.fallback(WITHDRAWN);
+        if let (Some(doubt), None) = (decision.choice().doubt, record.fallback) {
+            self.metrics.fallback(doubt.as_str());
         }
         let record = Arc::new(record.placed(decision, (card.block_size, confidence), predicted));
         self.records.add(&record);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use identity::ModelName;
-use membership::card::{ContentFormat, TemplateOptions};
-use prompt::{Kwargs, Model, ModelFiles, ModelOptions};
+use membership::Rendering;
+use membership::card::{Artefacts, ContentFormat, TemplateOptions};
+use prompt::{Digests, Kwargs, Model, ModelFiles, ModelOptions};
 
 use crate::config::{Config, ModelConfig};
 
@@ -18,7 +19,7 @@ pub type LoadedModels = HashMap<ModelName, LoadedModel>;
 pub struct LoadedModel {
     pub(crate) prompt: Arc<Model>,
     pub(crate) files: Arc<ModelFiles>,
-    pub(crate) options: TemplateOptions,
+    pub(crate) rendering: Arc<Rendering>,
 }
 
 /// How engines were told to process media, by model, where the configuration knows better than cards.
@@ -30,13 +31,19 @@ impl MediaOverrides {
         Self(Arc::new(config.media_kwargs.clone()))
     }
 
-    /// Returns the options that hold for a model whose workers say `told`.
-    pub(crate) fn over(&self, model: &ModelName, told: &TemplateOptions) -> TemplateOptions {
-        let mut options = told.clone();
-        if let Some(kwargs) = self.0.get(model.as_str()) {
-            options.media_kwargs = kwargs.to_text();
+    /// Returns what holds for a model of such files whose workers say `told`.
+    pub(crate) fn rendering(
+        &self,
+        model: &ModelName,
+        told: &TemplateOptions,
+        artefacts: Artefacts,
+    ) -> Rendering {
+        let mut template = told.clone();
+        let own = self.0.get(model.as_str());
+        if let Some(kwargs) = own {
+            template.media_kwargs = kwargs.to_text();
         }
-        options
+        Rendering { artefacts, template, own_media_kwargs: own.is_some() }
     }
 }
 
@@ -48,16 +55,22 @@ pub fn load_models(config: &Config) -> anyhow::Result<LoadedModels> {
     let overrides = MediaOverrides::new(config);
     let load = |model: &ModelConfig| {
         let name = ModelName::new(&model.name);
-        let options = overrides.over(&name, &TemplateOptions::default());
         let files = Arc::new(ModelFiles::read(&model.dir)?);
-        let prompt = load(&name, &files, &options)?;
-        anyhow::Ok((name, LoadedModel { prompt, files, options }))
+        let rendering = overrides.rendering(&name, &TemplateOptions::default(), digests(&files));
+        let prompt = load(&name, &files, &rendering.template)?;
+        anyhow::Ok((name, LoadedModel { prompt, files, rendering: Arc::new(rendering) }))
     };
     let named = config
         .models
         .iter()
         .map(|model| load(model).with_context(|| format!("model {} cannot be loaded", model.name)));
     named.collect()
+}
+
+/// Takes the digests of files, as cards have them.
+pub(crate) fn digests(files: &ModelFiles) -> Artefacts {
+    let Digests { tokenizer, template, configs } = files.digests();
+    Artefacts { tokenizer, template, configs }
 }
 
 /// Loads a model as engines with these options have it.
@@ -99,8 +112,9 @@ mod tests {
         let media_kwargs = BTreeMap::from([("m".to_owned(), "{\"a\":1}".parse().unwrap())]);
         let overrides = MediaOverrides::new(&Config { media_kwargs, ..Config::default() });
         let told = TemplateOptions { media_kwargs: "{\"b\":2}".to_owned(), ..TemplateOptions::default() };
-        assert_eq!(overrides.over(&ModelName::new("m"), &told).media_kwargs, "{\"a\":1}");
-        assert_eq!(overrides.over(&ModelName::new("n"), &told), told);
+        let rendering = |model| overrides.rendering(&ModelName::new(model), &told, Artefacts::default());
+        assert_eq!(rendering("m").template.media_kwargs, "{\"a\":1}");
+        assert_eq!((rendering("n").template, rendering("n").own_media_kwargs), (told.clone(), false));
     }
 
     #[test]

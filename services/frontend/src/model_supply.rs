@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use identity::{ModelName, WorkerId};
-use membership::Pool;
-use membership::card::{Artefacts, TemplateOptions};
+use membership::card::Artefacts;
+use membership::{Pool, Rendering};
 use ports::bus::Message;
 use ports::{Bus, Clock};
-use prompt::{Digests, ModelFiles};
+use prompt::ModelFiles;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use wire::files::{File, Request, Response};
@@ -49,8 +49,7 @@ struct Wanted {
     model: ModelName,
     /// Its files, where they are here already.
     own: Option<Arc<ModelFiles>>,
-    artefacts: Artefacts,
-    options: TemplateOptions,
+    rendering: Rendering,
     workers: Vec<WorkerId>,
 }
 
@@ -110,39 +109,41 @@ impl ModelSupply {
                 Some(Known { origin: Origin::Own(files), .. }) => Some(Arc::clone(files)),
                 Some(_) | None => None,
             };
-            let usable = |pool: &Pool| own.is_some() || is_known(&pool.key.artefacts);
+            let usable = |pool: &Pool| match (&own, &here) {
+                (Some(_), Some(here)) => here.rendering.suits_files(&pool.key.artefacts),
+                _ => is_known(&pool.key.artefacts),
+            };
             let Pool { key, workers, .. } = fleet.pools(model).into_iter().find(usable)?;
-            let options = self.overrides.over(model, &key.template);
-            let same = here.is_some_and(|here| {
-                let files = match &here.origin {
-                    Origin::Own(_) => true,
-                    Origin::Agent(artefacts) => *artefacts == key.artefacts,
-                };
-                files && here.options == options
-            });
+            let artefacts = match (&own, &here) {
+                (Some(_), Some(here)) => here.rendering.artefacts.clone(),
+                _ => key.artefacts,
+            };
+            let rendering = self.overrides.rendering(model, &key.template, artefacts);
+            let same = here.is_some_and(|here| *here.rendering == rendering);
             let model = model.clone();
-            (!same).then_some(Wanted { model, own, artefacts: key.artefacts, options, workers })
+            (!same).then_some(Wanted { model, own, rendering, workers })
         });
         wanted.collect()
     }
 
     async fn supply(&self, wanted: &Wanted) -> anyhow::Result<()> {
-        let (model, artefacts) = (&wanted.model, &wanted.artefacts);
+        let model = &wanted.model;
         let (files, origin) = match &wanted.own {
             Some(files) => (Arc::clone(files), Origin::Own(Arc::clone(files))),
-            None => (self.files(wanted).await?, Origin::Agent(artefacts.clone())),
+            None => (self.files(wanted).await?, Origin::Agent),
         };
-        let (name, options) = (model.clone(), wanted.options.clone());
-        let load = move || loaded_models::load(&name, &files, &options);
+        let rendering = Arc::new(wanted.rendering.clone());
+        let (name, assumed) = (model.clone(), Arc::clone(&rendering));
+        let load = move || loaded_models::load(&name, &files, &assumed.template);
         let prompt = tokio::task::spawn_blocking(load).await.context("loading was interrupted")??;
-        self.models.supply(model, Known { prompt, origin, options: wanted.options.clone() });
+        self.models.supply(model, Known { prompt, origin, rendering });
         tracing::info!(%model, "model files are here");
         Ok(())
     }
 
     /// Finds a model's files on disk, or asks its workers' agents for them.
     async fn files(&self, wanted: &Wanted) -> anyhow::Result<Arc<ModelFiles>> {
-        let Wanted { model, artefacts, workers, .. } = wanted;
+        let Wanted { model, rendering: Rendering { artefacts, .. }, workers, .. } = wanted;
         let cached = match &self.cache {
             Some(cache) => cache.load(artefacts).await,
             None => None,
@@ -227,6 +228,5 @@ fn is_known(artefacts: &Artefacts) -> bool {
 
 /// Tells whether files have the digests of a card.
 pub(crate) fn matches(files: &ModelFiles, artefacts: &Artefacts) -> bool {
-    let Digests { tokenizer, template, configs } = files.digests();
-    *artefacts == Artefacts { tokenizer, template, configs }
+    *artefacts == loaded_models::digests(files)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actors::DirectoryHandle;
 use identity::ModelName;
-use membership::card::{Artefacts, TemplateOptions};
+use membership::Rendering;
 use prompt::{Model, ModelFiles};
 use tokio::sync::watch;
 
@@ -28,17 +28,17 @@ pub(crate) struct Known {
     pub(crate) prompt: Arc<Model>,
     /// Where they are from.
     pub(crate) origin: Origin,
-    /// The engines' options under which it is loaded.
-    pub(crate) options: TemplateOptions,
+    /// The files' digests, and the engines' options under which it is loaded.
+    pub(crate) rendering: Arc<Rendering>,
 }
 
 /// Where a model's files are from.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    /// An own directory: they count whatever cards say.
+    /// An own directory: no others are asked for.
     Own(Arc<ModelFiles>),
-    /// An agent: they have these digests.
-    Agent(Artefacts),
+    /// An agent.
+    Agent,
 }
 
 /// What a client's model name stands for here.
@@ -52,6 +52,8 @@ pub(crate) struct ServedHere {
     pub(crate) context_tokens_max: Option<u32>,
     /// None where the model's files are not here.
     pub(crate) prompt: Option<Arc<Model>>,
+    /// What requests are rendered by.
+    pub(crate) rendering: Option<Arc<Rendering>>,
 }
 
 /// How long a model that has just appeared may take to be served.
@@ -60,8 +62,8 @@ const OPENING_MAX: Duration = Duration::from_secs(2);
 impl Models {
     pub(crate) fn new(directory: DirectoryHandle, loaded: LoadedModels) -> Self {
         let known = |(name, loaded)| {
-            let LoadedModel { prompt, files, options } = loaded;
-            (name, Known { prompt, origin: Origin::Own(files), options })
+            let LoadedModel { prompt, files, rendering } = loaded;
+            (name, Known { prompt, origin: Origin::Own(files), rendering })
         };
         let prompts = Arc::new(loaded.into_iter().map(known).collect());
         Self {
@@ -99,12 +101,14 @@ impl Models {
     }
 
     fn here(&self, model: &ModelName, adapter: String, fleet: &actors::Fleet) -> ServedHere {
+        let known = self.known(model);
         ServedHere {
             model: model.clone(),
             adapter,
             block_sizes: fleet.block_sizes(model),
             context_tokens_max: fleet.context_tokens_max(model),
-            prompt: self.prompts.borrow().get(model).map(|known| Arc::clone(&known.prompt)),
+            rendering: known.as_ref().map(|known| Arc::clone(&known.rendering)),
+            prompt: known.map(|known| known.prompt),
         }
     }
 

@@ -2,11 +2,10 @@
 
 use identity::{MediaId, ModelName};
 use parking_lot::Mutex;
-use placement::{Actual, Appraisal, Confidence, Decision, Policy, Predicted, Reason, Unplaced, Verdict};
+use placement::{
+    Actual, Appraisal, Confidence, Decision, Doubt, Policy, Predicted, Reason, Unplaced, Verdict,
+};
 use serde_json::{Value, json};
-
-/// The fallback where a worker's credit is withdrawn, as predictions for it kept failing.
-pub(crate) const WITHDRAWN: &str = "withdrawn";
 
 /// One request: how it was seen, where it went, and what came of it.
 #[derive(Debug)]
@@ -56,18 +55,18 @@ impl Record {
         (block_size, confidence): (u32, Confidence),
         predicted: Option<Predicted>,
     ) -> Self {
-        let withdrawn = decision.choice().withdrawn;
+        let doubt = decision.choice().doubt;
         Self {
             request_id: self.request_id.clone(),
             model: self.model.clone(),
             policy: decision.policy,
-            fallback: self.fallback.or(withdrawn.then_some(WITHDRAWN)),
+            fallback: self.fallback.or(doubt.map(Doubt::as_str)),
             block_size,
             media: self.media.clone(),
             decision: Some(decision),
             appraisals: Vec::new(),
             predicted,
-            confidence: if withdrawn { Confidence::Unknown } else { confidence },
+            confidence: if doubt.is_some() { Confidence::Unknown } else { confidence },
             outcome: Mutex::default(),
         }
     }
@@ -154,6 +153,7 @@ fn candidate(appraisal: &Appraisal) -> Value {
         "cached_blocks": appraisal.work.cached_blocks,
         "cached_tokens": appraisal.work.cached_tokens,
         "media_resident": appraisal.media_resident,
+        "doubt": appraisal.doubt.map(|it| it.as_str()),
         "cost_ms": {
             "queue": cost.queue,
             "fetch": cost.fetch,

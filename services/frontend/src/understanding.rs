@@ -6,6 +6,7 @@ use actors::media_resolver::{Asker, Elsewhere, InBody, Item, Resolved};
 use actors::{MediaResolver, Preprocessor};
 use bytes::Bytes;
 use identity::{KeyScope, MediaKey, ModelName};
+use membership::Rendering;
 use ports::Clock;
 use prompt::{
     ChatRequest, CompletionRequest, Fallback, LearnedCount, Model, Params, PrepareOptions, Prepared,
@@ -29,6 +30,8 @@ pub(crate) struct Understood {
     /// Whether the engine keeps the prompt apart from others'.
     pub(crate) salted: bool,
     pub(crate) prepared: Prepared,
+    /// What it is prepared by; none where the model's files are not here.
+    pub(crate) rendering: Option<Arc<Rendering>>,
     /// Why the prompt could not be predicted to its end.
     pub(crate) fallback: Option<&'static str>,
     /// Images whose counts are learned; none where all are computed.
@@ -139,6 +142,7 @@ impl Reader {
                 },
                 model: served.model,
                 adapter: served.adapter,
+                rendering: served.rendering,
                 salted: salt.is_some() || request.params().cache_salt.is_some(),
                 params: request.params().clone(),
                 fallback: prepared.fallback.map(Fallback::as_str),
@@ -182,6 +186,7 @@ impl Reader {
             payload: late_payload::spell(request, &resolved.edits, resolved.handed, salt.as_deref())?,
             model: served.model,
             adapter: served.adapter,
+            rendering: served.rendering,
             salted: salt.is_some() || request.params().cache_salt.is_some(),
             params: request.params().clone(),
             fallback: prepared.fallback.map(Fallback::as_str),

@@ -12,8 +12,8 @@ use std::time::Duration;
 use identity::{BlockKey, Holder, Incarnation, MediaKey, ModelName};
 use membership::card::{Feed, MediaCache};
 use placement::{
-    Candidate, Decision, Demotions, DispatchId, Expected, Feature, Pending, PendingLimits, Predicted, Query,
-    Residency, ResidencyLimits, Ruling, Turn, Unplaced, place,
+    Candidate, Decision, Demotions, DispatchId, Doubt, Expected, Feature, Pending, PendingLimits, Predicted,
+    Query, Residency, ResidencyLimits, Ruling, Turn, Unplaced, place,
 };
 use wire::notice::{News, Notice};
 
@@ -134,7 +134,11 @@ impl Desk {
             media_tokens: routing.mm_routing_info.total_image_tokens,
             block_size,
         };
-        let chain = routing.chain(block_size).unwrap_or(&[]);
+        let chain = match choice.doubt {
+            // The engine's blocks will have other keys.
+            Some(Doubt::OtherRendering) => &[],
+            Some(Doubt::Withdrawn) | None => routing.chain(block_size).unwrap_or(&[]),
+        };
         let trace = Trace {
             seat: seat.clone(),
             request: Arc::clone(moment.request),
@@ -234,7 +238,7 @@ impl Desk {
 
     fn candidate<'a>(&self, moment: &Moment<'_>, seat: &'a Seat, sight: &Sight, row: &Row) -> Candidate<'a> {
         let (card, routing) = (&seat.worker.card, &moment.request.routing);
-        let trusted = self.trusted_blocks(moment, seat);
+        let (trusted, doubt) = self.trusted_blocks(moment, seat);
         let matched_blocks = sight.matched_blocks.min(trusted);
         let pending = if seat.worker.has_credit() && matched_blocks < trusted {
             let chain = routing.chain(card.block_size).unwrap_or(&[]);
@@ -253,7 +257,7 @@ impl Desk {
             matched_blocks,
             pending_blocks: pending.blocks.min(trusted - matched_blocks),
             computing_blocks: pending.computing,
-            withdrawn: trusted < u32::MAX,
+            doubt,
             near: self.residency.near(&seat.holder, media, moment.now),
             limits: row.limits,
             adapters: &card.adapters,
@@ -262,18 +266,22 @@ impl Desk {
         }
     }
 
-    /// Blocks of the prompt up to which predictions for this holder are believed.
-    fn trusted_blocks(&self, moment: &Moment<'_>, seat: &Seat) -> u32 {
+    /// Blocks of the prompt up to which predictions for this holder are believed, and why not further.
+    fn trusted_blocks(&self, moment: &Moment<'_>, seat: &Seat) -> (u32, Option<Doubt>) {
         let request = moment.request;
+        if !request.is_rendered_by(&seat.worker.card) {
+            return (0, Some(Doubt::OtherRendering));
+        }
         let demoted = |feature| self.demotions.is_demoted(&seat.holder, feature, moment.now);
-        match request.feature() {
+        let trusted = match request.feature() {
             _ if demoted(Feature::Text) => 0,
             Feature::Scoped if demoted(Feature::Scoped) => 0,
             Feature::Media if demoted(Feature::Media) => {
                 request.first_media_token.unwrap_or(0) / seat.worker.card.block_size.max(1)
             }
-            Feature::Text | Feature::Media | Feature::Scoped => u32::MAX,
-        }
+            Feature::Text | Feature::Media | Feature::Scoped => return (u32::MAX, None),
+        };
+        (trusted, Some(Doubt::Withdrawn))
     }
 
     /// Takes note of what came of a prediction.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{MediaKey, Rank, WorkerId};
+use membership::{Card, Rendering};
 use placement::{Feature, Policy, RoutingRequest, Wanted};
 
 use crate::remote_index::Found;
@@ -35,6 +36,8 @@ pub struct ScheduleRequest {
     pub streams: bool,
     /// How it waits when every holder is busy.
     pub waiting: Waiting,
+    /// What it was turned into tokens with: holders that do it otherwise get no credit; none where nothing was.
+    pub rendering: Option<Arc<Rendering>>,
     /// What an indexer found of it; none where the index is in this process, or nobody answered.
     pub found: Option<Arc<Found>>,
 }
@@ -75,6 +78,7 @@ impl ScheduleRequest {
             first_media_token: None,
             streams: true,
             waiting: Waiting::default(),
+            rendering: None,
             found: None,
         }
     }
@@ -89,6 +93,11 @@ impl ScheduleRequest {
         } else {
             Feature::Media
         }
+    }
+
+    /// Tells whether an engine turns the request into the tokens that are predicted.
+    pub(super) fn is_rendered_by(&self, card: &Card) -> bool {
+        self.rendering.as_ref().is_none_or(|rendering| rendering.suits(card))
     }
 
     pub(super) fn wanted(&self) -> Wanted<'_> {

@@ -386,6 +386,33 @@ async fn credit_is_withdrawn_where_predictions_keep_failing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn blocks_of_an_engine_with_other_files_do_not_count() {
+    let town = Town::new("scheduler-rendering").await;
+    let mut other = card("w0");
+    other.artefacts.template = "theirs".to_owned();
+    let _leases = [town.open(&other).await, town.open(&card("w1")).await];
+    let (scheduler, _) = town.scheduler(QueueLimits::default()).await;
+    town.index.matched("w0", 50);
+    let mut rendering = membership::Rendering::default();
+    rendering.artefacts.template = "ours".to_owned();
+    let request =
+        ScheduleRequest { rendering: Some(Arc::new(rendering)), policy: Policy::Kv, ..ask(prompt(1, 1000)) };
+    let decision = scheduler.explain(&request).await.unwrap().unwrap();
+    let seen: Vec<_> = decision.appraisals.iter().map(|it| (it.work.cached_blocks, it.doubt)).collect();
+    assert_eq!(seen, [(0, Some(placement::Doubt::OtherRendering)), (0, None)]);
+    // Nor are blocks expected there of a dispatch.
+    let direct = ScheduleRequest { direct: Some((WorkerId::new("w0"), None)), ..request.clone() };
+    let placed = place(&scheduler, direct).await;
+    pass(30).await;
+    assert_eq!(scheduler.tally().pending_blocks, 0);
+    drop(placed);
+    // A prompt that nothing was rendered of is known to all.
+    let request = ScheduleRequest { rendering: None, ..request };
+    let decision = scheduler.explain(&request).await.unwrap().unwrap();
+    assert_eq!((decision.choice().holder.clone(), decision.choice().work.cached_blocks), (holder("w0"), 50));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_tally_counts_over_lives() {
     let town = Town::new("scheduler-tally").await;
     let _lease = town.open(&narrow("w0", 1)).await;

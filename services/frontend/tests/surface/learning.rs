@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use frontend::{Config, ModelConfig};
+use http::Method;
 use identity::{BlockKey, Holder, Incarnation, ModelName, Rank, WorkerId};
-use membership::{Change, Delta, MediaRun};
+use membership::{Card, Change, Delta, MediaRun};
 use ports::Bus;
 use ports::bus::Message;
 use serde_json::{Value, json};
 
-use crate::rig::{MODEL, Rig, SOON, chat, config, png, reply};
+use crate::rig::{MODEL, Rig, SOON, chat, config, png, reply, whole};
 
 /// A configuration whose model is of a type that no family is known for.
 fn without_family(test: &str) -> Config {
@@ -156,7 +157,11 @@ async fn media_options_of_workers_change_counts() {
     let smaller = async {
         loop {
             let explained = rig.post("/v1/explain", &body).await.json();
-            if explained["predicted"]["prompt_tokens"] != plain {
+            // Between the old options and the new ones there is no prediction.
+            if explained["predicted"]["prompt_tokens"]
+                .as_u64()
+                .is_some_and(|tokens| tokens != u64::from(plain))
+            {
                 return explained["media"][0]["tokens"].clone();
             }
         }
@@ -203,4 +208,52 @@ async fn credit_that_is_withdrawn_shows_and_comes_back() {
         rig.chat(&body).await;
     }
     shown("exact", Value::Null).await;
+}
+
+#[tokio::test]
+async fn workers_that_render_otherwise_get_no_credit() {
+    let digests = prompt::ModelFiles::read(&config().models[0].dir).unwrap().digests();
+    let like_ours = move |card: &mut Card| {
+        card.artefacts.tokenizer.clone_from(&digests.tokenizer);
+        card.artefacts.template.clone_from(&digests.template);
+        card.artefacts.configs.clone_from(&digests.configs);
+    };
+    let mut rig = Rig::start().await;
+    for name in ["same0", "same1", "tokenizer", "template", "configs", "kwargs"] {
+        let change = |card: &mut Card| {
+            like_ours(card);
+            match name {
+                "tokenizer" => card.artefacts.tokenizer = "other".to_owned(),
+                "template" => card.artefacts.template = "other".to_owned(),
+                "configs" => card.artefacts.configs = "other".to_owned(),
+                "kwargs" => card.template.default_kwargs = r#"{"enable_thinking":false}"#.to_owned(),
+                _ => {}
+            }
+        };
+        rig.worker_with(name, change, |_| reply(1, 0)).await;
+    }
+    rig.worker_with("untold", |_| {}, |_| reply(1, 0)).await;
+    let body = chat("hi");
+    for (name, suits) in [
+        ("same0", true),
+        ("untold", true),
+        ("tokenizer", false),
+        ("template", false),
+        ("configs", false),
+        ("kwargs", false),
+    ] {
+        let headers = [("x-sightline-worker", name)];
+        let explained = whole(rig.send(Method::POST, "/v1/explain", &headers, &body).await).await.json();
+        let doubt = if suits { Value::Null } else { json!("other-rendering") };
+        assert_eq!((&explained["worker"], &explained["fallback"]), (&json!(name), &doubt));
+        assert_eq!(explained["predicted"].is_null(), !suits, "{explained}");
+        assert_eq!(explained["confidence"] == "exact", suits, "{explained}");
+        let candidates = explained["candidates"].as_array().unwrap();
+        assert_eq!(candidates.iter().find(|it| it["worker"] == name).unwrap()["doubt"], doubt);
+        let answer = whole(rig.send(Method::POST, "/v1/chat/completions", &headers, &body).await).await;
+        assert_eq!(answer.header("x-sightline-fallback"), doubt.as_str());
+    }
+    let metrics = rig.get("/metrics").await;
+    let line = "sightline_fallbacks_total{reason=\"other-rendering\"} 4";
+    assert!(String::from_utf8_lossy(&metrics.body).contains(line));
 }
