@@ -23,10 +23,9 @@ pub struct Turn {
 /// # Errors
 /// [`Unplaced`] when no candidate can serve the request; `may_wait` says whether queueing can help.
 pub fn place(wanted: &Wanted<'_>, candidates: &[Candidate<'_>], turn: Turn) -> Result<Decision, Unplaced> {
-    let encoding = candidates.iter().filter(|candidate| is_encoding(wanted, candidate)).count();
-    let crowded = encoding >= ENCODING_MAX;
-    let appraisals: Vec<Appraisal> =
-        candidates.iter().map(|candidate| appraise(wanted, candidate, crowded)).collect();
+    let next = NextEncoder::of(wanted, candidates);
+    let appraise = |(index, candidate)| appraise(wanted, candidate, next.is_one_too_many(index));
+    let appraisals: Vec<Appraisal> = candidates.iter().enumerate().map(appraise).collect();
     let view = View { candidates, appraisals: &appraisals };
     let Some((chosen, reason)) = choose(wanted, &view, turn) else {
         return Err(Unplaced { appraisals });
@@ -36,22 +35,56 @@ pub fn place(wanted: &Wanted<'_>, candidates: &[Candidate<'_>], turn: Turn) -> R
     Ok(decision)
 }
 
-/// Holders that may be encoding the same media at a time before another has to be worth far more than it costs.
-const ENCODING_MAX: usize = 2;
-
-/// How many times over encoding is charged to one more holder while enough others are at it: by the time it were done,
-/// they are.
+/// How many times over encoding is charged to a holder that had better not be the next to encode the same media: by the
+/// time it were done, others are.
 const ENCODED_AGAIN: f64 = 64.0;
+
+/// Who may begin to encode the request's media at no extra charge, beside those that an earlier dispatch has at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextEncoder {
+    /// Nobody is at it.
+    Any,
+    /// One is at it; this candidate may be the second. All frontends mean the same one, without hearing of each other.
+    Only(Option<usize>),
+    /// Two or more are.
+    None,
+}
+
+impl NextEncoder {
+    fn of(wanted: &Wanted<'_>, candidates: &[Candidate<'_>]) -> Self {
+        let encoding = candidates.iter().filter(|candidate| is_encoding(wanted, candidate)).count();
+        let Some(subject) = wanted.media_subject() else { return Self::Any };
+        match encoding {
+            0 => Self::Any,
+            1 => {
+                let idle = candidates.iter().enumerate().filter(|(_, candidate)| {
+                    !is_encoding(wanted, candidate) && candidate.why_not(wanted).is_none()
+                });
+                let second = idle.max_by_key(|(_, candidate)| seed::score(subject, candidate.holder));
+                Self::Only(second.map(|(index, _)| index))
+            }
+            _ => Self::None,
+        }
+    }
+
+    fn is_one_too_many(self, index: usize) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Only(second) => second != Some(index),
+            Self::None => true,
+        }
+    }
+}
 
 /// Tells whether an earlier dispatch has the candidate encode media of the request now.
 const fn is_encoding(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> bool {
     candidate.near(wanted.policy).coming_tokens > 0
 }
 
-fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>, crowded: bool) -> Appraisal {
+fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>, one_too_many: bool) -> Appraisal {
     let work = Work::of(wanted, candidate);
     let mut cost = cost(wanted, candidate, &work);
-    if crowded && !is_encoding(wanted, candidate) {
+    if one_too_many && !is_encoding(wanted, candidate) {
         cost.encode *= ENCODED_AGAIN;
     }
     Appraisal {

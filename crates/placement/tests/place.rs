@@ -193,16 +193,48 @@ proptest! {
         world.policy = if world.turn.round % 2 == 0 { Policy::Kv } else { Policy::KvText };
         let (candidates, wanted) = (world.candidates(), world.wanted());
         let encoding = candidates.iter().filter(|it| it.near.coming_tokens > 0).count();
-        let crowded = world.policy == Policy::Kv && encoding >= 2;
-        let eligible = candidates.iter().filter(|it| it.why_not(&wanted).is_none());
-        let lowest = eligible.map(|it| naive_total(&wanted, it, crowded)).fold(f64::INFINITY, f64::min);
+        let encoding = if world.policy == Policy::Kv { encoding } else { 0 };
+        let eligible: Vec<_> = candidates.iter().filter(|it| it.why_not(&wanted).is_none()).collect();
         match place(&wanted, &candidates, world.turn) {
-            Err(unplaced) => prop_assert!(lowest.is_infinite() && unplaced.appraisals.len() == candidates.len()),
+            Err(unplaced) => {
+                prop_assert!(eligible.is_empty() && unplaced.appraisals.len() == candidates.len());
+            }
             Ok(decision) => {
-                let chosen = naive_total(&wanted, &candidates[decision.chosen], crowded);
-                prop_assert!((decision.choice().cost.total() - chosen).abs() < 1e-6);
+                let mut exempt = 0;
+                let mut lowest = f64::INFINITY;
+                for (candidate, it) in candidates.iter().zip(&decision.appraisals).filter(|(_, it)| it.eligible()) {
+                    let [plain, over] = [false, true].map(|crowded| naive_total(&wanted, candidate, crowded));
+                    let is = |total: f64| (it.cost.total() - total).abs() < 1e-6;
+                    prop_assert!(is(plain) || (encoding > 0 && is(over)));
+                    exempt += usize::from(over > plain && !is(over));
+                    lowest = lowest.min(it.cost.total());
+                }
+                prop_assert!(encoding == 0 || exempt <= 2_usize.saturating_sub(encoding));
+                let chosen = decision.choice().cost.total();
                 prop_assert!(chosen <= near_limit(lowest) + 1e-6, "{chosen} of {lowest}");
             }
+        }
+    }
+
+    #[test]
+    fn frontends_mean_the_same_second_encoder(world in worlds(), other_loads in worlds()) {
+        let wanted = world.wanted();
+        let (mut here, mut there) = (world.candidates(), world.candidates());
+        for (candidate, other) in there.iter_mut().zip(other_loads.candidates()) {
+            candidate.load = other.load;
+        }
+        for candidates in [&mut here, &mut there] {
+            for (index, candidate) in candidates.iter_mut().enumerate() {
+                candidate.near.coming_tokens = u32::from(index == 0);
+            }
+        }
+        let decisions = [&here, &there].map(|candidates| place(&wanted, candidates, world.turn));
+        let [Ok(here), Ok(there)] = decisions else { return Ok(()) };
+        if here.appraisals.iter().zip(&there.appraisals).any(|(one, two)| one.eligible() != two.eligible()) {
+            return Ok(());
+        }
+        for (one, two) in here.appraisals.iter().zip(&there.appraisals) {
+            prop_assert!((one.cost.encode - two.cost.encode).abs() < 1e-6, "{one:?} {two:?}");
         }
     }
 
