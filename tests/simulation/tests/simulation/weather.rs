@@ -26,21 +26,20 @@ pub(crate) struct Weather {
     pub(crate) late_max_ms: u64,
 }
 
-/// What was sent, per node: count and a hash over when, where and how much. Equal for two runs that went alike; in which
-/// order a set's keys are listed is not decided by the seed.
+/// What was sent, per node: count and a sum of hashes over when, where and how much. Equal for two runs that went alike;
+/// in which order a set's keys are listed, and messages of one instant are sent, is not decided by the seed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace(Arc<Mutex<BTreeMap<String, (u64, u64)>>>);
 
 impl Trace {
     fn note(&self, node: &str, at: Duration, message: &Message) {
         let mut nodes = self.0.lock();
-        let (count, hash) = nodes.entry(node.to_owned()).or_default();
+        let (count, sum) = nodes.entry(node.to_owned()).or_default();
         *count += 1;
         let subject = if message.subject.starts_with("_INBOX.") { "_INBOX" } else { &message.subject };
         let length = message.payload.len().to_le_bytes();
-        for part in [&at.as_nanos().to_le_bytes()[..], subject.as_bytes(), &length] {
-            *hash = xxh3_64_with_seed(part, *hash);
-        }
+        let parts = [&at.as_nanos().to_le_bytes()[..], subject.as_bytes(), &length];
+        *sum = sum.wrapping_add(parts.iter().fold(0, |hash, part| xxh3_64_with_seed(part, hash)));
     }
 
     pub(crate) fn nodes(&self) -> BTreeMap<String, (u64, u64)> {
