@@ -18,6 +18,9 @@ use crate::export::BoundedProcessor;
 /// Crates whose spans are exported; what libraries trace below them stays here.
 const TRACED: [&str; 7] = ["frontend", "actors", "indexer", "agent", "engine_sim", "sightline", "prompt"];
 
+/// How the targets of the exporter's libraries begin.
+const EXPORTERS: &str = "opentelemetry";
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -105,12 +108,20 @@ pub fn init(config: &Config) -> Result<Guard, Error> {
         let layer = layer.with_threads(false).with_location(false).with_tracked_inactivity(false);
         layer.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::DEBUG))
     });
+    let exporters_too = config.filter.clone();
+    let said = filter_fn(move |metadata| is_said(metadata.target(), &exporters_too));
     tracing_subscriber::registry()
-        .with(lines.with_filter(filter))
+        .with(lines.with_filter(filter).with_filter(said))
         .with(traces)
         .try_init()
         .map_err(|_| Error::AlreadySet)?;
     Ok(Guard { provider })
+}
+
+/// All but what the exporter's libraries say of themselves, unless they are asked for: of an export that fails
+/// `export` says so, once, and counts the rest.
+fn is_said(target: &str, filter: &str) -> bool {
+    !target.starts_with(EXPORTERS) || filter.contains(EXPORTERS)
 }
 
 /// Spans down to DEBUG, which lines don't show, and what is worth a line within them.
@@ -134,4 +145,22 @@ fn provider(config: &Config, endpoint: &str) -> Result<SdkTracerProvider, Error>
         .with_span_processor(BoundedProcessor::new(exporter))
         .with_resource(Resource::builder().with_service_name(config.service.clone()).build())
         .build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exporters_are_silent_unless_asked_for() {
+        for (target, filter, said) in [
+            ("opentelemetry_sdk", "info", false),
+            ("opentelemetry-otlp", "debug,frontend=trace", false),
+            ("opentelemetry_sdk", "info,opentelemetry_sdk=debug", true),
+            ("telemetry::export", "info", true),
+            ("frontend::dispatch", "info", true),
+        ] {
+            assert_eq!(is_said(target, filter), said, "{target} {filter}");
+        }
+    }
 }
