@@ -25,6 +25,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use identity::MediaId;
 use prompt::{ChatRequest, Clock, CompletionRequest, Fallback, MediaFact, Model};
@@ -82,7 +83,8 @@ pub(crate) fn router(engine: Arc<Engine>, body_bytes_max: usize) -> Router {
         .route("/reset_prefix_cache", post(reset::prefix_cache))
         .route("/reset_mm_cache", post(reset::mm_cache))
         .route("/reset_encoder_cache", post(reset::encoder_cache))
-        .fallback(|| async { detail(StatusCode::NOT_FOUND, "Not Found") })
+        // The body is read, so that the connection stays usable.
+        .fallback(|_body: Bytes| async { detail(StatusCode::NOT_FOUND, "Not Found") })
         .method_not_allowed_fallback(|| async {
             detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
         })

@@ -3,7 +3,10 @@
 //! `cargo bench -p sightline --bench overhead [-- --requests 2000 --json] [-- --hand-over url] [--decode]` starts an `engine-sim` at `--speed 0` and a
 //! `sightline up` attached to it, each a process of its own, and sends the same requests to both, in turns.
 //! CPU is the process's user and system time from `/proc`, all threads; latencies are medians at one request in flight.
+//! Below the table: an image in the request beside its bytes proxied untouched, copied once and hashed once; and how often
+//! the origin was asked for images with 10,000 URLs.
 
+mod bare;
 mod load;
 mod process;
 mod workload;
@@ -16,7 +19,7 @@ use frontend::HandOverConfig;
 
 use crate::load::{Client, Sample};
 use crate::process::{Child, free_ports};
-use crate::workload::{ALL, Workload};
+use crate::workload::{ALL, ImageServer, Workload};
 
 /// Options of the benchmark.
 #[derive(Debug, Parser)]
@@ -33,6 +36,9 @@ struct Options {
     /// Hand over decoded images.
     #[arg(long)]
     decode: bool,
+    /// Different URLs, five of each image.
+    #[arg(long, default_value_t = 10_000)]
+    urls: u32,
     /// Print a JSON line a workload beside the table.
     #[arg(long)]
     json: bool,
@@ -46,14 +52,14 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     rustls::crypto::ring::default_provider().install_default().ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let rows = runtime.block_on(run(&options))?;
+    let Measured { rows, bare, urls } = runtime.block_on(run(&options))?;
     println!(
-        "| workload | router CPU, µs a request | engine-sim CPU, µs | direct p50, µs | routed p50, µs | added p50, µs |"
+        "| workload | router CPU, µs a request | engine-sim CPU, µs | direct p50, µs | routed p50, µs | added p50, µs | origin requests |"
     );
-    println!("|---|---|---|---|---|---|");
-    for (workload, row) in rows {
+    println!("|---|---|---|---|---|---|---|");
+    for (workload, row) in &rows {
         println!(
-            "| {} | {:.0} ({:.0}–{:.0}) | {:.0} | {:.0} | {:.0} | {:.0} |",
+            "| {} | {:.0} ({:.0}–{:.0}) | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
             workload.name,
             row.router_cpu_us,
             row.router_cpu_min_us,
@@ -62,6 +68,7 @@ fn main() -> anyhow::Result<()> {
             row.direct_p50_us,
             row.routed_p50_us,
             row.routed_p50_us - row.direct_p50_us,
+            row.origin_requests,
         );
         if options.json {
             println!(
@@ -70,7 +77,38 @@ fn main() -> anyhow::Result<()> {
             );
         }
     }
+    let cpu_us = |name| {
+        rows.iter().find(|(workload, _)| workload.name == name).map_or(0.0, |(_, row)| row.router_cpu_us)
+    };
+    let ((copy, hash), routed, proxied) = (bare, cpu_us(workload::DATA_URI), cpu_us(workload::UPLOAD));
+    let floor = proxied + copy + hash;
+    println!(
+        "\n{}: {routed:.0} µs; proxied {proxied:.0} µs + copied {copy:.0} µs + hashed {hash:.0} µs = {floor:.0} µs: {:.2} times",
+        workload::DATA_URI,
+        routed / floor
+    );
+    println!(
+        "{} URLs of {} images: {} requests to the origin, {:.0} µs of router CPU a request of four",
+        options.urls,
+        workload::spelt_images(options.urls),
+        urls.origin_requests,
+        urls.router_cpu_us
+    );
     Ok(())
+}
+
+/// All that was measured.
+struct Measured {
+    rows: Vec<(Workload, Row)>,
+    /// A copy and a digest of the data URI's request, in microseconds.
+    bare: (f64, f64),
+    urls: Urls,
+}
+
+/// Requests with new URLs.
+struct Urls {
+    origin_requests: u64,
+    router_cpu_us: f64,
 }
 
 /// One line of the table.
@@ -81,9 +119,10 @@ struct Row {
     engine_cpu_us: f64,
     direct_p50_us: f64,
     routed_p50_us: f64,
+    origin_requests: u64,
 }
 
-async fn run(options: &Options) -> anyhow::Result<Vec<(Workload, Row)>> {
+async fn run(options: &Options) -> anyhow::Result<Measured> {
     let ports = free_ports::<4>()?;
     let [engine_port, events, replay, port] = ports;
     let media_dir = tempfile::tempdir()?;
@@ -97,12 +136,15 @@ async fn run(options: &Options) -> anyhow::Result<Vec<(Workload, Row)>> {
     let more: Vec<String> = hand_over.into_iter().chain(decode).collect();
     let router = Child::router((engine_port, events, replay), port, &more)?;
     router.ready(&format!("http://127.0.0.1:{port}/health/ready"), Duration::from_secs(30)).await?;
-    let images = workload::ImageServer::start().await?;
-    let mut rows = Vec::new();
+    let images = ImageServer::start().await?;
+    let (mut rows, mut bare) = (Vec::new(), (0.0, 0.0));
     for workload in ALL {
-        let body = workload.body(&images);
-        let direct = Client::new(engine_port, body.clone())?;
-        let routed = Client::new(port, body)?;
+        let ask = workload.ask(&images);
+        if workload.name == workload::DATA_URI {
+            bare = bare::copy_and_hash_us(&ask.body);
+        }
+        let direct = Client::new(engine_port, ask.clone())?;
+        let routed = Client::new(port, ask)?;
         direct.send(20).await?;
         routed.send(100).await.with_context(|| format!("warming {} through the router", workload.name))?;
         let requests = options.requests / workload.weight;
@@ -110,6 +152,7 @@ async fn run(options: &Options) -> anyhow::Result<Vec<(Workload, Row)>> {
         for _ in 0..options.rounds {
             let per_round = (requests / options.rounds).max(20);
             let plain: Sample = direct.send(per_round).await?;
+            let asked_before = images.requests();
             let (router_before, engine_before) = (router.cpu_us()?, engine.cpu_us()?);
             let through: Sample = routed.send(per_round).await?;
             let count = through.count();
@@ -118,11 +161,25 @@ async fn run(options: &Options) -> anyhow::Result<Vec<(Workload, Row)>> {
                 engine_cpu_us: (engine.cpu_us()? - engine_before) / count,
                 direct_p50_us: plain.p50_us(),
                 routed_p50_us: through.p50_us(),
+                origin_requests: images.requests() - asked_before,
             });
         }
         rows.push((workload, Row::of(&rounds)));
     }
-    Ok(rows)
+    let urls = spelt(&router, port, &images, options.urls).await?;
+    Ok(Measured { rows, bare, urls })
+}
+
+/// Sends requests with URLs that are all new, eight at a time.
+async fn spelt(router: &Child, port: u16, images: &ImageServer, urls: u32) -> anyhow::Result<Urls> {
+    let bodies = workload::spellings(images, urls);
+    let count = u32::try_from(bodies.len()).map_or(f64::MAX, f64::from);
+    let (asked_before, cpu_before) = (images.requests(), router.cpu_us()?);
+    load::send_each(port, bodies, 8).await?;
+    Ok(Urls {
+        origin_requests: images.requests() - asked_before,
+        router_cpu_us: (router.cpu_us()? - cpu_before) / count,
+    })
 }
 
 struct Round {
@@ -130,6 +187,7 @@ struct Round {
     engine_cpu_us: f64,
     direct_p50_us: f64,
     routed_p50_us: f64,
+    origin_requests: u64,
 }
 
 impl Row {
@@ -151,6 +209,7 @@ impl Row {
             engine_cpu_us: median(|round| round.engine_cpu_us),
             direct_p50_us: median(|round| round.direct_p50_us),
             routed_p50_us: median(|round| round.routed_p50_us),
+            origin_requests: rounds.iter().map(|round| round.origin_requests).sum(),
         }
     }
 }
