@@ -114,8 +114,13 @@ impl<'a> Tiff<'a> {
         } else {
             let offset = if self.big { self.u64(entry.inline)? } else { self.u32(entry.inline)?.into() };
             *spent = spent.saturating_add(size);
-            if offset >= 1 << 63 || (self.bytes.whole && *spent > self.bytes.len()) {
+            // The reference skips a value where all of them would be more than the file has.
+            let too_much = *spent > self.bytes.len();
+            if offset >= 1 << 63 || (self.bytes.whole && too_much) {
                 return Ok(None);
+            }
+            if too_much {
+                return Err(Stop::NeedMore(*spent));
             }
             // The reference reads every value, and stops at the first that isn't there.
             self.bytes.read(offset, size)?;

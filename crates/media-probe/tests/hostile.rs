@@ -180,3 +180,31 @@ proptest! {
         prop_assert!(!open, "{whole:?}");
     }
 }
+
+/// Values of a directory that are more than the whole file are skipped, which a prefix cannot know yet.
+#[test]
+fn a_prefix_waits_where_values_may_be_more_than_the_file_has() {
+    const PACKET: [u8; 24] = *b"<x tiff:Orientation=\"6\">";
+    let entries: [(u16, u16, u32, u32); 4] =
+        [(256, 4, 1, 9), (257, 4, 1, 5), (277, 3, 40, 0), (700, 1, 24, 62)];
+    let mut file = b"II\x2a\0\x08\0\0\0\x04\0".to_vec();
+    for (tag, kind, count, value) in entries {
+        file.extend([tag.to_le_bytes(), kind.to_le_bytes()].concat());
+        file.extend([count.to_le_bytes(), value.to_le_bytes()].concat());
+    }
+    file.extend([0; 4]);
+    file.extend(PACKET);
+    let prefix = file.len();
+    file.extend([0; 10]);
+    assert_eq!(probe(&file[..prefix]), Probe::NeedMore { at_least_bytes: 80 + 24 });
+    let Probe::Sized { width, height, .. } = probe_whole(&file) else { panic!("{:?}", probe_whole(&file)) };
+    assert_eq!(
+        (width, height),
+        (9, 5),
+        "the packet is skipped: {} bytes are less than all values",
+        file.len()
+    );
+    file.extend([0; 40]);
+    let Probe::Sized { width, height, .. } = probe(&file) else { panic!("{:?}", probe(&file)) };
+    assert_eq!((width, height), (5, 9), "the packet counts");
+}
