@@ -50,7 +50,8 @@ impl Shared {
             if form { None } else { self.reader.pool.run(bytes, move || read_foreign(&read)).await?? };
         let served = self.models.resolve(model.as_deref())?;
         let routing = RoutingRequest {
-            prompt_tokens: u32::try_from(bytes / 4).unwrap_or(u32::MAX),
+            // Files in a form are no prompt: by their size they would exceed every context.
+            prompt_tokens: if form { 0 } else { u32::try_from(bytes / 4).unwrap_or(u32::MAX) },
             ..RoutingRequest::default()
         };
         let mut question = ScheduleRequest::new(Arc::new(routing), Policy::LeastLoaded);
