@@ -141,14 +141,18 @@ impl Shared {
             return Err(ApiError::unavailable("draining", "the frontend is ending"));
         }
         if !self.is_ready() {
-            return Err(ApiError::unavailable("starting", "the index is being filled"));
+            return Err(ApiError::unavailable(
+                "starting",
+                "no worker takes requests yet, or the index is being filled",
+            ));
         }
         let agreement = self.agreement();
         let status = if agreement < 1.0 { "degraded" } else { "ready" };
         Ok(answer::json(&json!({"status": status, "frontend": self.id, "agreement": agreement})))
     }
 
-    /// Says whether every carded holder was live once and every model's files were here, or enough time has passed; latches.
+    /// Says whether each model has a worker that takes requests, every carded holder was live once and every model's files
+    /// were here, or enough time has passed; latches.
     pub(crate) fn is_ready(&self) -> bool {
         if self.ready.load(Ordering::Relaxed) {
             return true;
@@ -157,7 +161,9 @@ impl Shared {
         let desks = self.models.desks();
         let filled = fleet.version() > 0
             && self.models.are_understood()
-            && fleet.models().all(|model| desks.get(model).is_some_and(|it| it.index.is_ready()));
+            && fleet.models().all(|model| {
+                fleet.takes_requests(model) && desks.get(model).is_some_and(|it| it.index.is_ready())
+            });
         let waited = self.clock.now().saturating_sub(self.started) >= READY_AFTER;
         let ready = filled || waited;
         self.ready.store(ready, Ordering::Relaxed);

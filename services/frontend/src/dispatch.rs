@@ -8,10 +8,9 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
-use identity::{ModelName, Rank, WorkerId};
+use identity::{Rank, WorkerId};
 use membership::Card;
-use membership::card::{Feed, State};
-use membership::presence::Routable;
+use membership::card::Feed;
 use placement::{Confidence, Decision, Doubt, Predicted};
 use ports::engine;
 use tracing::Instrument as _;
@@ -252,7 +251,7 @@ impl Shared {
         let second = !question.excluded.is_empty();
         let lost = |fleet: &Fleet| {
             let down = fleet.worker(worker).is_some_and(|worker| worker.is_down());
-            down && (second || question.direct.is_none() && has_ready(fleet, model))
+            down && (second || question.direct.is_none() && fleet.takes_requests(model))
         };
         self.models.directory().wait_for(lost).await;
         if !second && !self.retries.take() {
@@ -314,14 +313,6 @@ impl Shared {
         self.records.add(&record);
         record
     }
-}
-
-/// Tells whether some worker could be tried now.
-fn has_ready(fleet: &Fleet, model: &ModelName) -> bool {
-    fleet
-        .seats(model)
-        .iter()
-        .any(|seat| seat.worker.card.state == State::Ready && seat.worker.standing.routable != Routable::No)
 }
 
 /// Makes the response to an answer that has begun.

@@ -37,6 +37,12 @@ impl Worker {
         }
     }
 
+    /// Tells whether requests may be tried there now.
+    #[must_use]
+    pub fn takes_requests(&self) -> bool {
+        self.card.state == State::Ready && self.standing.routable != Routable::No
+    }
+
     /// Tells whether its cache counts for placement.
     #[must_use]
     pub const fn has_credit(&self) -> bool {
@@ -155,6 +161,12 @@ impl Fleet {
     #[must_use]
     pub fn seats(&self, model: &ModelName) -> &[Seat] {
         self.seats.get(model).map_or(&[], Vec::as_slice)
+    }
+
+    /// Tells whether a request for a model could be tried somewhere now.
+    #[must_use]
+    pub fn takes_requests(&self, model: &ModelName) -> bool {
+        self.seats(model).iter().any(|seat| seat.worker.takes_requests())
     }
 
     /// Splits a model's workers into pools whose cards agree; more than one is worth a report.

@@ -19,15 +19,20 @@ async fn cards_come_change_and_leave() {
     let mut alias = card("w0");
     alias.aliases = vec![identity::ModelName::new("small")];
     alias.adapters = vec!["french".to_owned()];
+    alias.state = State::Starting;
     let lease = town.open(&alias).await;
     let fleet = town.directory.fleet();
-    assert_eq!(fleet.seats(&model()).len(), 1);
+    assert_eq!((fleet.seats(&model()).len(), fleet.takes_requests(&model())), (1, false));
     assert_eq!(fleet.served("small").map(|it| (it.model.clone(), it.adapter.as_str())), Some((model(), "")));
     assert_eq!(fleet.served("french").map(|it| it.adapter.as_str()), Some("french"));
     assert_eq!(fleet.served("other"), None);
-    let draining = membership::Card { state: State::Draining, ..alias };
+    let ready = membership::Card { state: State::Ready, ..alias };
+    lease.update(entry(&ready).value).await.unwrap();
+    town.wait_for(|fleet| fleet.takes_requests(&model())).await;
+    let draining = membership::Card { state: State::Draining, ..ready };
     lease.update(entry(&draining).value).await.unwrap();
     town.wait_for(|_| state(&town, "w0") == Some("draining")).await;
+    assert!(!town.directory.fleet().takes_requests(&model()));
     lease.revoke().await.unwrap();
     town.wait_for(|fleet| fleet.workers().len() == 0).await;
 }
