@@ -56,10 +56,11 @@ pub(crate) fn files() -> Vec<(String, PathBuf)> {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if ["target", ".git", ".cache", "corpus"].contains(&name.as_str()) {
+                continue;
+            }
             if path.is_dir() {
-                if name != "target" && name != ".git" && name != ".cache" && name != "corpus" {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else {
                 let below = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
                 found.push((below, path));
