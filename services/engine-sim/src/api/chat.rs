@@ -13,12 +13,12 @@ use tracing::Instrument as _;
 
 use super::body::{self, json_body, refused};
 use super::chat_stream::ChatStream;
+use super::head::Head;
 use super::logprobs::{ChatLogprobs, PromptLogprobs};
 use super::usage::{PromptCount, Usage};
 use super::{ApiError, Engine, Options, Prompt, sse, trace};
 use crate::rank::Chunk;
 use crate::reply::Finish;
-use crate::wall_clock;
 
 /// Answers a chat request.
 pub(crate) async fn chat(
@@ -52,10 +52,7 @@ pub(crate) async fn chat(
 /// What all parts of an answer share.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) engine: Arc<Engine>,
-    pub(super) id: String,
-    pub(super) created: u64,
-    pub(super) count: PromptCount,
+    pub(super) head: Head,
     pub(super) prompt_token_ids: Option<Vec<u32>>,
     pub(super) token_ids: bool,
     /// Alternatives told with each token's probability; `None` for no probabilities.
@@ -73,10 +70,7 @@ impl Answer {
             details: engine.prompt_tokens_details,
         };
         Self {
-            engine: Arc::clone(engine),
-            id: engine.request_id("chatcmpl", headers),
-            created: wall_clock::now().as_secs(),
-            count,
+            head: Head::new(engine, "chatcmpl", headers, count),
             prompt_token_ids: token_ids.then(|| prompt.tokens.clone()),
             token_ids,
             logprobs: options.chat_logprobs(),
@@ -84,17 +78,16 @@ impl Answer {
     }
 
     fn whole<'a>(&'a self, replies: &'a [Chunk], prompt_logprobs: Option<PromptLogprobs>) -> Completion<'a> {
-        let completion_tokens = replies.iter().map(|reply| reply.tokens.len()).sum::<usize>();
-        let cached = replies.last().map_or(0, |reply| reply.cached_tokens);
+        let head = &self.head;
         Completion {
-            id: &self.id,
+            id: &head.id,
             object: "chat.completion",
-            created: self.created,
-            model: &self.engine.model_name,
+            created: head.created,
+            model: &head.engine.model_name,
             choices: replies.iter().map(|reply| self.choice(reply)).collect(),
             service_tier: (),
-            system_fingerprint: &self.engine.fingerprint,
-            usage: self.count.usage(cached, u32::try_from(completion_tokens).unwrap_or(u32::MAX)),
+            system_fingerprint: &head.engine.fingerprint,
+            usage: head.usage(replies),
             prompt_logprobs,
             prompt_token_ids: self.prompt_token_ids.as_deref(),
             prompt_text: (),
@@ -110,7 +103,7 @@ impl Answer {
             message: Message { content: &reply.text, ..Message::default() },
             logprobs: self
                 .logprobs
-                .map(|alternatives| ChatLogprobs::new(&self.engine, &reply.tokens, alternatives)),
+                .map(|alternatives| ChatLogprobs::new(&self.head.engine, &reply.tokens, alternatives)),
             finish_reason: reply.finish.as_ref().map(Finish::reason),
             stop_reason: StopReason::of(reply.finish.as_ref()),
             token_ids: self.token_ids.then_some(&reply.tokens),

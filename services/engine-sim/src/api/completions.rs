@@ -13,12 +13,12 @@ use serde::Serialize;
 use super::body::{self, json_body, refused};
 use super::chat::StopReason;
 use super::completion_stream::CompletionStream;
+use super::head::Head;
 use super::logprobs::{CompletionLogprobs, PromptLogprobs};
 use super::usage::{PromptCount, Usage};
 use super::{ApiError, Engine, Options, Prompt, sse, trace};
 use crate::rank::Chunk;
 use crate::reply::Finish;
-use crate::wall_clock;
 
 /// Reply tokens of a request that sets no limit, as in vLLM.
 const TOKENS_MAX_DEFAULT: u32 = 16;
@@ -88,10 +88,7 @@ impl Extras {
 /// What all parts of an answer share.
 #[derive(Debug)]
 pub(super) struct CompletionAnswer {
-    pub(super) engine: Arc<Engine>,
-    pub(super) id: String,
-    pub(super) created: u64,
-    pub(super) count: PromptCount,
+    pub(super) head: Head,
     /// Replies to each prompt.
     answers: u32,
     prompts: Vec<Vec<u32>>,
@@ -107,10 +104,7 @@ impl CompletionAnswer {
             details: engine.prompt_tokens_details,
         };
         Self {
-            engine: Arc::clone(engine),
-            id: engine.request_id("cmpl", headers),
-            created: wall_clock::now().as_secs(),
-            count,
+            head: Head::new(engine, "cmpl", headers, count),
             answers: options.answers(),
             prompts: prompts.iter().map(|prompt| prompt.tokens.clone()).collect(),
             extras: Extras::of(options),
@@ -123,17 +117,16 @@ impl CompletionAnswer {
     }
 
     fn whole<'a>(&'a self, replies: &'a [Chunk]) -> Completion<'a> {
-        let completion_tokens = replies.iter().map(|reply| reply.tokens.len()).sum::<usize>();
-        let cached = replies.last().map_or(0, |reply| reply.cached_tokens);
+        let head = &self.head;
         Completion {
-            id: &self.id,
+            id: &head.id,
             object: "text_completion",
-            created: self.created,
-            model: &self.engine.model_name,
+            created: head.created,
+            model: &head.engine.model_name,
             choices: replies.iter().map(|reply| self.choice(reply)).collect(),
             service_tier: (),
-            system_fingerprint: &self.engine.fingerprint,
-            usage: self.count.usage(cached, u32::try_from(completion_tokens).unwrap_or(u32::MAX)),
+            system_fingerprint: &head.engine.fingerprint,
+            usage: head.usage(replies),
             kv_transfer_params: (),
             ec_transfer_params: (),
             metrics: (),
@@ -143,15 +136,15 @@ impl CompletionAnswer {
     fn choice<'a>(&'a self, reply: &'a Chunk) -> Choice<'a> {
         let extras = self.extras;
         let prompt = self.prompt(reply.index);
-        let echoed = if extras.echo { self.engine.text(prompt) } else { String::new() };
+        let echoed = if extras.echo { self.head.engine.text(prompt) } else { String::new() };
         Choice {
             index: reply.index,
             text: echoed + &reply.text,
-            logprobs: extras.logprobs.then(|| CompletionLogprobs::new(&self.engine, &reply.tokens)),
+            logprobs: extras.logprobs.then(|| CompletionLogprobs::new(&self.head.engine, &reply.tokens)),
             finish_reason: reply.finish.as_ref().map(Finish::reason),
             stop_reason: StopReason::of(reply.finish.as_ref()),
             token_ids: extras.token_ids.then_some(&reply.tokens),
-            prompt_logprobs: extras.prompt_logprobs.then(|| PromptLogprobs::new(&self.engine, prompt)),
+            prompt_logprobs: extras.prompt_logprobs.then(|| PromptLogprobs::new(&self.head.engine, prompt)),
             prompt_token_ids: extras.token_ids.then_some(prompt),
             routed_experts: (),
         }
