@@ -49,7 +49,7 @@ pub struct Config {
 }
 
 /// Where a frontend looks requests up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexPlace {
     /// In a replica of its own.
@@ -89,7 +89,7 @@ impl std::fmt::Debug for KeyConfig {
 }
 
 /// Whether tenants share what engines have cached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Tenancy {
     /// They do: the fastest, where tenants may learn from an answer's time that somebody asked the same before.
@@ -97,34 +97,6 @@ pub enum Tenancy {
     Shared,
     /// They do not: salts and media ids are of the tenant, whatever the client sends.
     Isolated,
-}
-
-impl std::fmt::Display for Tenancy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Shared => "shared",
-            Self::Isolated => "isolated",
-        })
-    }
-}
-
-/// A text that names no tenancy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown tenancy {text:?}, expected shared or isolated")]
-pub struct UnknownTenancy {
-    text: String,
-}
-
-impl std::str::FromStr for Tenancy {
-    type Err = UnknownTenancy;
-
-    fn from_str(text: &str) -> Result<Self, UnknownTenancy> {
-        match text {
-            "shared" => Ok(Self::Shared),
-            "isolated" => Ok(Self::Isolated),
-            _ => Err(UnknownTenancy { text: text.to_owned() }),
-        }
-    }
 }
 
 /// How media are treated.
@@ -199,7 +171,7 @@ impl std::fmt::Display for HandOverConfig {
 }
 
 /// What is done about images behind URLs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum MediaMode {
     /// The frontend fetches them and hands them over.
@@ -207,34 +179,6 @@ pub enum MediaMode {
     Fetch,
     /// The engine fetches them; the frontend reads headers.
     Passthrough,
-}
-
-/// A text that names no mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown media mode {text:?}, expected fetch or passthrough")]
-pub struct UnknownMediaMode {
-    text: String,
-}
-
-impl std::str::FromStr for MediaMode {
-    type Err = UnknownMediaMode;
-
-    fn from_str(text: &str) -> Result<Self, UnknownMediaMode> {
-        match text {
-            "fetch" => Ok(Self::Fetch),
-            "passthrough" => Ok(Self::Passthrough),
-            _ => Err(UnknownMediaMode { text: text.to_owned() }),
-        }
-    }
-}
-
-impl std::fmt::Display for MediaMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Fetch => "fetch",
-            Self::Passthrough => "passthrough",
-        })
-    }
 }
 
 impl Default for MediaConfig {

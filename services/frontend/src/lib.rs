@@ -51,7 +51,6 @@ mod wiring;
 
 pub use config::{
     Config, HandOverConfig, IndexPlace, KeyConfig, Limits, MediaConfig, MediaMode, ModelConfig, Tenancy,
-    UnknownMediaMode, UnknownTenancy,
 };
 pub use loaded_models::{LoadedModel, LoadedModels, load_models};
 pub use wiring::{Frontend, Ports, http_ports, run};

@@ -37,13 +37,13 @@ pub(crate) struct Config {
     cache_dir: Option<PathBuf>,
     /// Where requests are looked up: local keeps an index replica here; remote asks the cluster's indexers, and routes
     /// by load what none of them answers within 5 ms.
-    #[arg(long, value_name = "PLACE", value_parser = index_place, default_value = "local")]
+    #[arg(long, value_enum, value_name = "PLACE", default_value_t = Self::default().index)]
     index: IndexPlace,
     /// Policy where a request names none: kv, kv-text, least-loaded, power-of-two, round-robin or random.
     #[arg(long, default_value_t = Self::default().policy)]
     policy: String,
     /// Whether tenants share what engines have cached: shared or isolated. Isolated needs keys.
-    #[arg(long, default_value_t = Self::default().tenancy)]
+    #[arg(long, value_enum, default_value_t = Self::default().tenancy)]
     tenancy: Tenancy,
     /// Network, as a CIDR, from which images are fetched although it is not public; repeatable.
     #[arg(long, value_name = "CIDR")]
@@ -61,7 +61,7 @@ pub(crate) struct Config {
     #[arg(long, value_name = "BOOL")]
     media_decode: Option<bool>,
     /// What is done about images behind URLs: fetch (they are handed over) or passthrough (the engine fetches them).
-    #[arg(long)]
+    #[arg(long, value_enum)]
     media_mode: Option<MediaMode>,
     /// What is done about images of a host instead: fetch, probe or never; repeatable.
     #[arg(long, value_name = "HOST=TREATMENT")]
@@ -162,14 +162,6 @@ impl Config {
         own.limits.leave_ms = self.leave_ms.unwrap_or(own.limits.leave_ms);
         own.limits.drain_ms = self.drain_ms.unwrap_or(own.limits.drain_ms);
         Ok(own)
-    }
-}
-
-fn index_place(text: &str) -> Result<IndexPlace, String> {
-    match text {
-        "local" => Ok(IndexPlace::Local),
-        "remote" => Ok(IndexPlace::Remote),
-        _ => Err("must be local or remote".to_owned()),
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Config {
     #[arg(long, value_name = "DIR")]
     pub media_dir: Option<PathBuf>,
     /// What is done about images behind URLs: fetch (they are handed over) or passthrough (the engine fetches them).
-    #[arg(long, default_value_t = Self::default().media_mode)]
+    #[arg(long, value_enum, default_value_t = Self::default().media_mode)]
     pub media_mode: MediaMode,
     /// What is done about images of a host instead: fetch, probe or never; repeatable, or split by commas.
     #[arg(long, value_name = "HOST=TREATMENT", value_delimiter = ',')]
@@ -91,7 +91,7 @@ pub struct Config {
     #[arg(skip)]
     pub keys: Vec<frontend::KeyConfig>,
     /// Whether tenants share what engines have cached: shared or isolated. Isolated needs keys.
-    #[arg(long, default_value_t = Self::default().tenancy)]
+    #[arg(long, value_enum, default_value_t = Self::default().tenancy)]
     pub tenancy: frontend::Tenancy,
 }
 
