@@ -9,8 +9,7 @@ use identity::{KeyScope, MediaKey, ModelName};
 use membership::Rendering;
 use ports::Clock;
 use prompt::{
-    ChatRequest, CompletionRequest, Fallback, LearnedCount, Model, Params, PrepareOptions, Prepared,
-    TenantKey,
+    ChatRequest, CompletionRequest, Fallback, LearnedCount, Params, PrepareOptions, Prepared, TenantKey,
 };
 
 use crate::api_error::ApiError;
@@ -46,6 +45,28 @@ pub(crate) struct Understood {
     pub(crate) one_prompt: bool,
     /// The body for the engine.
     pub(crate) payload: Payload,
+}
+
+impl Understood {
+    /// Composes what a request for one prompt tells beside its body and its media.
+    fn new(served: ServedHere, prepared: Prepared, params: &Params, salt: Option<&str>) -> Self {
+        Self {
+            hybrid: served.prompt.is_some_and(|model| model.facts().hybrid_attention),
+            model: served.model,
+            adapter: served.adapter,
+            params: params.clone(),
+            salted: salt.is_some() || params.cache_salt.is_some(),
+            rendering: served.rendering,
+            fallback: prepared.fallback.map(Fallback::as_str),
+            prepared,
+            homework: None,
+            late: None,
+            items: Vec::new(),
+            payload_free: Vec::new(),
+            one_prompt: true,
+            payload: Payload::default(),
+        }
+    }
 }
 
 /// Turns bodies into placements' questions; cheap to clone.
@@ -140,19 +161,8 @@ impl Reader {
                     Some(salt) => Payload::new(request.outline_salted(salt)?, Vec::new()),
                     None => Payload::whole(body),
                 },
-                model: served.model,
-                adapter: served.adapter,
-                rendering: served.rendering,
-                salted: salt.is_some() || request.params().cache_salt.is_some(),
-                params: request.params().clone(),
-                fallback: prepared.fallback.map(Fallback::as_str),
-                homework: None,
-                hybrid: is_hybrid(served.prompt.as_deref()),
-                prepared,
-                items: Vec::new(),
-                payload_free: Vec::new(),
                 one_prompt: request.prompts().len() == 1,
-                late: None,
+                ..Understood::new(served, prepared, request.params(), salt.as_deref())
             })
         };
         self.pool.run(bytes, job).await?
@@ -184,19 +194,10 @@ impl Reader {
         let homework = homework.map(|homework| homework.prepared(&served.model, &prepared, &self.lessons));
         Ok(Understood {
             payload: late_payload::spell(request, &resolved.edits, resolved.handed, salt.as_deref())?,
-            model: served.model,
-            adapter: served.adapter,
-            rendering: served.rendering,
-            salted: salt.is_some() || request.params().cache_salt.is_some(),
-            params: request.params().clone(),
-            fallback: prepared.fallback.map(Fallback::as_str),
             homework,
-            hybrid: is_hybrid(served.prompt.as_deref()),
-            prepared,
             items: resolved.items,
             payload_free: resolved.payload_free,
-            one_prompt: true,
-            late: None,
+            ..Understood::new(served, prepared, request.params(), salt.as_deref())
         })
     }
 
@@ -219,10 +220,6 @@ impl Reader {
         let context_tokens_max = served.context_tokens_max;
         PrepareOptions { block_sizes: &served.block_sizes, scope, clock, context_tokens_max, learned }
     }
-}
-
-fn is_hybrid(model: Option<&Model>) -> bool {
-    model.is_some_and(|model| model.facts().hybrid_attention)
 }
 
 /// What is said of a prompt whose model's files are not here: about four bytes are a token.
