@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use ractor::{ActorRef, Message};
+use ractor::Message;
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::mail::{Mail, Reply};
+use crate::actor::Me;
+use crate::mail::Reply;
 
 /// Why a child did not bring a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +38,7 @@ pub struct Full {
 /// How a child hands its actor one message after the other, each once the one before is answered.
 #[derive(Debug)]
 pub struct Outlet<M: Message> {
-    actor: ActorRef<Mail<M>>,
+    actor: Me<M>,
 }
 
 impl<M: Message> Outlet<M> {
@@ -46,8 +47,7 @@ impl<M: Message> Outlet<M> {
     /// None where the actor ended, or dropped the reply.
     pub async fn give<R>(&mut self, make: impl FnOnce(Reply<R>) -> M) -> Option<R> {
         let (reply, answer) = Reply::channel();
-        self.actor.send_message(Mail::new(make(reply), None)).ok()?;
-        answer.await.ok()
+        if self.actor.send(make(reply), None) { answer.await.ok() } else { None }
     }
 }
 
@@ -56,16 +56,17 @@ impl<M: Message> Outlet<M> {
 /// Each child sends its actor exactly one message when it ends (unless it was aborted), so what a child occupies in
 /// the mailbox is bounded by `children_max`.
 #[derive(Debug)]
-pub struct Children {
+pub struct Children<M: Message> {
+    me: Me<M>,
     tasks: JoinSet<()>,
     children_max: usize,
 }
 
-impl Children {
-    /// Allows up to `children_max` children at a time.
+impl<M: Message> Children<M> {
+    /// Allows an actor up to `children_max` children at a time.
     #[must_use]
-    pub fn new(children_max: usize) -> Self {
-        Self { tasks: JoinSet::new(), children_max }
+    pub fn new(me: Me<M>, children_max: usize) -> Self {
+        Self { me, tasks: JoinSet::new(), children_max }
     }
 
     /// Counts the children that run.
@@ -83,55 +84,51 @@ impl Children {
     ///
     /// # Errors
     /// [`Full`]: the caller queues or sheds the work.
-    pub fn run<M: Message, T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &mut self,
-        me: &ActorRef<Mail<M>>,
         deadline: Duration,
         work: impl Future<Output = T> + Send + 'static,
         done: impl FnOnce(Result<T, Failed>) -> M + Send + 'static,
     ) -> Result<AbortHandle, Full> {
         let work = async move { timeout(deadline, work).await.map_err(|_| Failed::Deadline { deadline }) };
-        self.report(me, work, done)
+        self.report(work, done)
     }
 
     /// Runs a loop without end, such as the reading of a subscription, and tells the actor when it does end.
     ///
     /// # Errors
     /// [`Full`], as for `run`.
-    pub fn pump<M: Message, T: Send + 'static>(
+    pub fn pump<T: Send + 'static>(
         &mut self,
-        me: &ActorRef<Mail<M>>,
         work: impl Future<Output = T> + Send + 'static,
         ended: impl FnOnce(Result<T, Failed>) -> M + Send + 'static,
     ) -> Result<AbortHandle, Full> {
-        self.report(me, work.map(Ok), ended)
+        self.report(work.map(Ok), ended)
     }
 
     /// Runs a loop that feeds the actor through an [`Outlet`], and tells the actor when the loop ends.
     ///
     /// # Errors
     /// [`Full`], as for `run`.
-    pub fn feed<M: Message, T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    pub fn feed<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &mut self,
-        me: &ActorRef<Mail<M>>,
         work: impl FnOnce(Outlet<M>) -> F,
         ended: impl FnOnce(Result<T, Failed>) -> M + Send + 'static,
     ) -> Result<AbortHandle, Full> {
-        let outlet = Outlet { actor: me.clone() };
-        self.pump(me, work(outlet), ended)
+        let outlet = Outlet { actor: self.me.clone() };
+        self.pump(work(outlet), ended)
     }
 
     /// Sends the actor a message every `period`; at most one waits in the mailbox.
     ///
     /// # Errors
     /// [`Full`], as for `run`.
-    pub fn tick<M: Message>(
+    pub fn tick(
         &mut self,
-        me: &ActorRef<Mail<M>>,
         period: Duration,
         make: impl Fn() -> M + Send + 'static,
     ) -> Result<AbortHandle, Full> {
-        let me = me.clone();
+        let me = self.me.clone();
         self.start(async move {
             let place = Arc::new(Semaphore::new(1));
             let mut ticks = interval(period);
@@ -139,7 +136,7 @@ impl Children {
             loop {
                 ticks.tick().await;
                 let Ok(permit) = Arc::clone(&place).acquire_owned().await else { return };
-                if me.send_message(Mail::new(make(), Some(permit))).is_err() {
+                if !me.send(make(), Some(permit)) {
                     return;
                 }
             }
@@ -150,29 +147,23 @@ impl Children {
     ///
     /// # Errors
     /// [`Full`], as for `run`.
-    pub fn after<M: Message>(
-        &mut self,
-        me: &ActorRef<Mail<M>>,
-        delay: Duration,
-        message: M,
-    ) -> Result<AbortHandle, Full> {
-        let me = me.clone();
+    pub fn after(&mut self, delay: Duration, message: M) -> Result<AbortHandle, Full> {
+        let me = self.me.clone();
         self.start(async move {
             sleep(delay).await;
-            drop(me.send_message(Mail::new(message, None)));
+            me.send(message, None);
         })
     }
 
-    fn report<M: Message, T: Send + 'static>(
+    fn report<T: Send + 'static>(
         &mut self,
-        me: &ActorRef<Mail<M>>,
         work: impl Future<Output = Result<T, Failed>> + Send + 'static,
         done: impl FnOnce(Result<T, Failed>) -> M + Send + 'static,
     ) -> Result<AbortHandle, Full> {
-        let me = me.clone();
+        let me = self.me.clone();
         self.start(async move {
             let outcome = AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(Failed::Panicked));
-            drop(me.send_message(Mail::new(done(outcome), None)));
+            me.send(done(outcome), None);
         })
     }
 

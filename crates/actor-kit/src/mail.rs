@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 /// A message together with the place it takes in the mailbox.
 ///
 /// The place is freed when the actor opens the mail, or when the mailbox dies with the mail inside.
-pub struct Mail<M> {
+pub(crate) struct Mail<M> {
     body: M,
     place: Option<OwnedSemaphorePermit>,
 }
@@ -19,8 +19,7 @@ impl<M> Mail<M> {
     }
 
     /// Takes the message out and frees its place.
-    #[must_use]
-    pub fn open(self) -> M {
+    pub(crate) fn open(self) -> M {
         drop(self.place);
         self.body
     }

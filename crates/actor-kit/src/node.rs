@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use ractor::{Actor, ActorCell, Message, SpawnErr};
+use ractor::{Actor as _, ActorCell, SpawnErr};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::actor::{Actor, Runner};
 use crate::address::{self, Address};
-use crate::mail::Mail;
 use crate::restart::{Policy, Restarts, Verdict};
 use crate::supervisor;
 
@@ -24,12 +24,12 @@ pub(crate) const START_DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Its `pre_start` failed.
+    /// Its life did not begin.
     #[error("actor {actor} did not start: {reason}")]
     Start {
         /// The actor's name.
         actor: String,
-        /// What `pre_start` said.
+        /// What `begin` said.
         reason: String,
     },
     /// The node already has an actor of that name.
@@ -145,27 +145,16 @@ impl Node {
 
     /// Starts an actor under supervision and returns its address once it runs.
     ///
-    /// Its `pre_start` should only build state: the node's other restarts wait for it, at most 5 s.
-    ///
     /// # Errors
     /// `Start` and `Taken`: nothing was placed.
-    pub async fn supervise<A, M>(
-        &self,
-        spec: Spec,
-        behaviour: A,
-        args: A::Arguments,
-    ) -> Result<Address<M>, Error>
-    where
-        M: Message,
-        A: Actor<Msg = Mail<M>> + Clone,
-        A::Arguments: Clone + Sync,
-    {
+    pub async fn supervise<A: Actor>(&self, spec: Spec, args: A::Args) -> Result<Address<A::Msg>, Error> {
         let address = Address::vacant(&spec.name, spec.mailbox_max);
         let (home, gone, closed) = (address.clone(), address.clone(), address.clone());
         let spawn: Spawn = Box::new(move |supervisor, name| {
-            let (behaviour, args, home) = (behaviour.clone(), args.clone(), home.clone());
+            let (args, home) = (args.clone(), home.clone());
             async move {
-                let (actor, _task) = A::spawn_linked(Some(name), behaviour, args, supervisor).await?;
+                let (actor, _task) =
+                    Runner::<A>::spawn_linked(Some(name), Runner::new(), args, supervisor).await?;
                 let cell = actor.get_cell();
                 home.occupy(actor);
                 Ok(cell)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tokio::time::{Instant, timeout};
 
+use crate::actor::Me;
 use crate::children::Children;
 use crate::mail::{Mail, Reply};
 use crate::node::{Birth, Error, Roster, START_DEADLINE};
@@ -37,7 +38,8 @@ pub(crate) struct State {
     roster: Arc<Roster>,
     alive: HashMap<ActorId, Arc<Birth>>,
     records: HashMap<String, Restarts>,
-    timers: Children,
+    timers: Children<Msg>,
+    me: ActorCell,
     began: Instant,
 }
 
@@ -48,36 +50,41 @@ impl Actor for Supervisor {
 
     async fn pre_start(
         &self,
-        _me: ActorRef<Mail<Msg>>,
+        me: ActorRef<Mail<Msg>>,
         roster: Arc<Roster>,
     ) -> Result<State, ActorProcessingErr> {
         Ok(State {
             roster,
             alive: HashMap::new(),
             records: HashMap::new(),
-            timers: Children::new(ACTORS_MAX),
+            me: me.get_cell(),
+            timers: Children::new(Me::new(me), ACTORS_MAX),
             began: Instant::now(),
         })
     }
 
-    async fn post_start(&self, me: ActorRef<Mail<Msg>>, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_start(
+        &self,
+        _me: ActorRef<Mail<Msg>>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
         let births: Vec<_> = state.roster.births.lock().values().cloned().collect();
         for birth in births {
             (birth.vacate)();
-            state.again(&me, birth).await;
+            state.again(birth).await;
         }
         Ok(())
     }
 
     async fn handle(
         &self,
-        me: ActorRef<Mail<Msg>>,
+        _me: ActorRef<Mail<Msg>>,
         mail: Mail<Msg>,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match mail.open() {
-            Msg::Start(birth, reply) => reply.send(state.start(&me, birth).await),
-            Msg::Again(birth) => state.again(&me, birth).await,
+            Msg::Start(birth, reply) => reply.send(state.start(birth).await),
+            Msg::Again(birth) => state.again(birth).await,
             Msg::Retire(name, reply) => state.retire(&name, reply),
         }
         Ok(())
@@ -85,15 +92,15 @@ impl Actor for Supervisor {
 
     async fn handle_supervisor_evt(
         &self,
-        me: ActorRef<Mail<Msg>>,
+        _me: ActorRef<Mail<Msg>>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorTerminated(cell, _, reason) => {
-                state.ended(&me, &cell, &reason.unwrap_or_default());
+                state.ended(&cell, &reason.unwrap_or_default());
             }
-            SupervisionEvent::ActorFailed(cell, error) => state.ended(&me, &cell, &error.to_string()),
+            SupervisionEvent::ActorFailed(cell, error) => state.ended(&cell, &error.to_string()),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
         Ok(())
@@ -102,27 +109,27 @@ impl Actor for Supervisor {
 
 impl State {
     /// Places an actor for the first time.
-    async fn start(&mut self, me: &ActorRef<Mail<Msg>>, birth: Arc<Birth>) -> Result<(), Error> {
+    async fn start(&mut self, birth: Arc<Birth>) -> Result<(), Error> {
         if self.roster.births.lock().contains_key(&birth.name) {
             return Err(Error::Taken { actor: birth.name.clone() });
         }
-        self.spawn(me, &birth).await.map_err(|reason| Error::Start { actor: birth.name.clone(), reason })?;
+        self.spawn(&birth).await.map_err(|reason| Error::Start { actor: birth.name.clone(), reason })?;
         self.roster.births.lock().insert(birth.name.clone(), birth);
         Ok(())
     }
 
     /// Brings a placed actor back, unless it has been retired meanwhile.
-    async fn again(&mut self, me: &ActorRef<Mail<Msg>>, birth: Arc<Birth>) {
+    async fn again(&mut self, birth: Arc<Birth>) {
         let placed =
             self.roster.births.lock().get(&birth.name).is_some_and(|placed| Arc::ptr_eq(placed, &birth));
-        if placed && let Err(reason) = self.spawn(me, &birth).await {
-            self.schedule(me, &birth, &reason);
+        if placed && let Err(reason) = self.spawn(&birth).await {
+            self.schedule(&birth, &reason);
         }
     }
 
-    async fn spawn(&mut self, me: &ActorRef<Mail<Msg>>, birth: &Arc<Birth>) -> Result<(), String> {
+    async fn spawn(&mut self, birth: &Arc<Birth>) -> Result<(), String> {
         let name = self.roster.registered(&birth.name);
-        let cell = match timeout(START_DEADLINE, (birth.spawn)(me.get_cell(), name)).await {
+        let cell = match timeout(START_DEADLINE, (birth.spawn)(self.me.clone(), name)).await {
             Ok(Ok(cell)) => cell,
             Ok(Err(SpawnErr::StartupFailed(error))) => return Err(error.to_string()),
             Ok(Err(error)) => return Err(error.to_string()),
@@ -140,17 +147,17 @@ impl State {
         reply.send(());
     }
 
-    fn ended(&mut self, me: &ActorRef<Mail<Msg>>, cell: &ActorCell, reason: &str) {
+    fn ended(&mut self, cell: &ActorCell, reason: &str) {
         let Some(birth) = self.alive.remove(&cell.get_id()) else { return };
         let placed =
             self.roster.births.lock().get(&birth.name).is_some_and(|placed| Arc::ptr_eq(placed, &birth));
         if placed {
             (birth.vacate)();
-            self.schedule(me, &birth, reason);
+            self.schedule(&birth, reason);
         }
     }
 
-    fn schedule(&mut self, me: &ActorRef<Mail<Msg>>, birth: &Arc<Birth>, reason: &str) {
+    fn schedule(&mut self, birth: &Arc<Birth>, reason: &str) {
         let now = self.began.elapsed();
         let record = self.records.entry(birth.name.clone()).or_insert_with(|| Restarts::new(birth.restart));
         let (actor, node) = (birth.name.as_str(), self.roster.node.as_str());
@@ -164,7 +171,7 @@ impl State {
                 after
             }
         };
-        if let Err(full) = self.timers.after(me, after, Msg::Again(Arc::clone(birth))) {
+        if let Err(full) = self.timers.after(after, Msg::Again(Arc::clone(birth))) {
             tracing::error!(node, actor, %full, "restart could not be scheduled");
         }
     }

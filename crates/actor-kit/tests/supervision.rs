@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Failed, Mail, Node, Reply, Spec, address, node};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use actor_kit::{Actor, Address, Children, Failed, Fault, Me, Node, Reply, Spec, address, node};
 use tokio::sync::Notify;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,44 +35,35 @@ enum Msg {
     Ticks(Reply<u64>),
 }
 
-#[derive(Clone)]
-struct Counter;
-
-struct State {
+struct Counter {
     args: Args,
     sum: u64,
     ticks: u64,
-    children: Children,
+    children: Children<Msg>,
 }
 
 impl Actor for Counter {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = Args;
+    type Msg = Msg;
+    type Args = Args;
 
-    async fn pre_start(&self, me: ActorRef<Mail<Msg>>, args: Args) -> Result<State, ActorProcessingErr> {
+    fn begin(me: Me<Msg>, args: Args) -> Result<Self, Fault> {
         if !args.startable {
             return Err("not startable".into());
         }
         args.lives.fetch_add(1, Ordering::SeqCst);
-        let mut children = Children::new(2);
-        drop(children.tick(&me, SECOND, || Msg::Tick)?);
-        Ok(State { args, sum: 0, ticks: 0, children })
+        let mut children = Children::new(me, 2);
+        drop(children.tick(SECOND, || Msg::Tick)?);
+        Ok(Self { args, sum: 0, ticks: 0, children })
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        match mail.open() {
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        match message {
             Msg::Add(n, reply) => {
-                state.sum += n;
-                reply.send(state.sum);
+                self.sum += n;
+                reply.send(self.sum);
             }
             Msg::Block(reply) => {
-                state.args.gate.notified().await;
+                self.args.gate.notified().await;
                 reply.send(());
             }
             Msg::Panic => panic!("told to"),
@@ -84,27 +74,18 @@ impl Actor for Counter {
                     assert!(!panics, "told to");
                     7
                 };
-                drop(state.children.run(&me, deadline, work, |done| Msg::Worked(done, reply))?);
+                drop(self.children.run(deadline, work, |done| Msg::Worked(done, reply))?);
             }
             Msg::Worked(done, reply) => reply.send(done),
-            Msg::Tick => state.ticks += 1,
-            Msg::Ticks(reply) => reply.send(state.ticks),
+            Msg::Tick => self.ticks += 1,
+            Msg::Ticks(reply) => reply.send(self.ticks),
         }
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
         Ok(())
     }
 }
 
 async fn counter(node: &Node, args: Args) -> Address<Msg> {
-    node.supervise(Spec::new("counter/a", 2), Counter, args).await.unwrap()
+    node.supervise::<Counter>(Spec::new("counter/a", 2), args).await.unwrap()
 }
 
 async fn add(address: &Address<Msg>, n: u64) -> Result<u64, address::Error> {
@@ -186,7 +167,7 @@ async fn retired_and_stopped_actors_stay_away() {
     let node = Node::start("retire");
     let args = Args::new();
     let address = counter(&node, args.clone()).await;
-    let taken = node.supervise(Spec::new("counter/a", 2), Counter, args.clone()).await;
+    let taken = node.supervise::<Counter>(Spec::new("counter/a", 2), args.clone()).await;
     assert!(matches!(taken, Err(node::Error::Taken { .. })));
     node.retire("counter/a").await.unwrap();
     let stopped = Err(address::Error::Stopped { actor: "counter/a".to_owned() });
@@ -194,7 +175,7 @@ async fn retired_and_stopped_actors_stay_away() {
     assert!(node.actors().is_empty());
     // The name is free again.
     let second = loop {
-        match node.supervise(Spec::new("counter/a", 2), Counter, args.clone()).await {
+        match node.supervise::<Counter>(Spec::new("counter/a", 2), args.clone()).await {
             Ok(address) => break address,
             Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
         }
@@ -208,7 +189,7 @@ async fn retired_and_stopped_actors_stay_away() {
 async fn an_actor_that_cannot_start_is_not_placed() {
     let node = Node::start("unstartable");
     let outcome =
-        node.supervise(Spec::new("counter/a", 2), Counter, Args { startable: false, ..Args::new() }).await;
+        node.supervise::<Counter>(Spec::new("counter/a", 2), Args { startable: false, ..Args::new() }).await;
     assert!(matches!(outcome, Err(node::Error::Start { reason, .. }) if reason == "not startable"));
     assert!(node.actors().is_empty());
 }

@@ -9,7 +9,7 @@ mod table;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Failed, Mail, Node, Spec};
+use actor_kit::{Actor, Address, Children, Failed, Fault, Me, Node, Spec};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use identity::WorkerId;
@@ -18,7 +18,6 @@ use ports::engine::Endpoint;
 use ports::registry::{self, Entry, Event, Watch};
 use ports::state_store;
 use ports::{Clock, Engine, Registry, StateStore};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 
 pub use fleet::{Fleet, Seat, Served, Worker};
@@ -66,7 +65,7 @@ impl DirectoryHandle {
             version: watch::Sender::new(0),
         });
         let spec = Spec::new(format!("directory/{}", args.namespace), MAILBOX_MAX);
-        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
+        let address = node.supervise::<State>(spec, (args, Arc::clone(&published))).await?;
         Ok(Self { address, published })
     }
 
@@ -149,9 +148,6 @@ enum Msg {
     Tick,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
     args: DirectoryArgs,
     published: Arc<Published>,
@@ -162,25 +158,20 @@ struct State {
     keep_at: Duration,
     /// Whether the present outage was reported.
     said_unwatched: bool,
-    children: Children,
+    children: Children<Msg>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = (DirectoryArgs, Arc<Published>);
+impl Actor for State {
+    type Msg = Msg;
+    type Args = (DirectoryArgs, Arc<Published>);
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        (args, published): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
+    fn begin(me: Me<Msg>, (args, published): Self::Args) -> Result<Self, Fault> {
         let table = Table::resume(args.bounds, &published.fleet.load());
-        let mut children = Children::new(CHILDREN_MAX);
-        children.tick(&me, TICK, || Msg::Tick)?;
-        children.after(&me, Duration::ZERO, Msg::Watch)?;
+        let mut children = Children::new(me, CHILDREN_MAX);
+        children.tick(TICK, || Msg::Tick)?;
+        children.after(Duration::ZERO, Msg::Watch)?;
         let keep_at = args.clock.now() + KEEP_PERIOD;
-        let mut state = State {
+        let mut state = Self {
             args,
             published,
             table,
@@ -190,74 +181,60 @@ impl Actor for Behaviour {
             said_unwatched: false,
             children,
         };
-        state.recall(&me)?;
+        state.recall()?;
         Ok(state)
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        let now = state.args.clock.now();
-        match mail.open() {
-            Msg::Recalled(view) => state.recalled(view, now),
-            Msg::Kept(kept) => state.keep_ended(kept),
-            Msg::Watch => state.watch(&me)?,
-            Msg::Watching(Ok(watch)) => state.follow(&me, watch)?,
-            Msg::Watching(Err(error)) => state.watch_later(&me, &error.to_string())?,
-            Msg::Unwatched => state.watch_later(&me, "watch ended")?,
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        let now = self.args.clock.now();
+        match message {
+            Msg::Recalled(view) => self.recalled(view, now),
+            Msg::Kept(kept) => self.keep_ended(kept),
+            Msg::Watch => self.watch()?,
+            Msg::Watching(Ok(watch)) => self.follow(watch)?,
+            Msg::Watching(Err(error)) => self.watch_later(&error.to_string())?,
+            Msg::Unwatched => self.watch_later("watch ended")?,
             Msg::Watched(watch, event) => {
-                state.learn(event, now);
-                state.follow(&me, watch)?;
+                self.learn(event, now);
+                self.follow(watch)?;
             }
-            Msg::Noted(worker, signal) => state.table.note(&worker, signal, now),
-            Msg::Heard(pulses) => state.table.heard(&pulses),
-            Msg::Tick => state.tick(&me, now),
+            Msg::Noted(worker, signal) => self.table.note(&worker, signal, now),
+            Msg::Heard(pulses) => self.table.heard(&pulses),
+            Msg::Tick => self.tick(now),
         }
-        state.publish(now);
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+        self.publish(now);
         Ok(())
     }
 }
 
 impl State {
-    fn watch(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), actor_kit::Full> {
+    fn watch(&mut self) -> Result<(), actor_kit::Full> {
         let registry = Arc::clone(&self.args.registry);
         let prefix = wire::registry_key::workers(&self.args.namespace);
         let work = async move { registry.watch(&prefix).await };
         let done =
             |outcome: Result<_, Failed>| Msg::Watching(outcome.unwrap_or(Err(registry::Error::Unreachable)));
-        self.children.run(me, Duration::from_secs(10), work, done).map(drop)
+        self.children.run(Duration::from_secs(10), work, done).map(drop)
     }
 
-    fn watch_later(&mut self, me: &ActorRef<Mail<Msg>>, why: &str) -> Result<(), actor_kit::Full> {
+    fn watch_later(&mut self, why: &str) -> Result<(), actor_kit::Full> {
         if std::mem::replace(&mut self.said_unwatched, true) {
             tracing::debug!(why, "workers are still not watched");
         } else {
             tracing::warn!(why, "workers are not watched, trying again");
         }
-        self.children.after(me, WATCH_RETRY, Msg::Watch).map(drop)
+        self.children.after(WATCH_RETRY, Msg::Watch).map(drop)
     }
 
     /// Waits for the watch's next event beside the handler.
-    fn follow(&mut self, me: &ActorRef<Mail<Msg>>, mut watch: Box<dyn Watch>) -> Result<(), actor_kit::Full> {
+    fn follow(&mut self, mut watch: Box<dyn Watch>) -> Result<(), actor_kit::Full> {
         self.said_unwatched = false;
         let work = async move { watch.next().await.map(|event| (watch, event)) };
         let ended = |outcome: Result<Option<_>, Failed>| match outcome {
             Ok(Some((watch, event))) => Msg::Watched(watch, event),
             Ok(None) | Err(_) => Msg::Unwatched,
         };
-        self.children.pump(me, work, ended).map(drop)
+        self.children.pump(work, ended).map(drop)
     }
 
     fn learn(&mut self, event: Event, now: Duration) {
@@ -294,14 +271,14 @@ impl State {
         Some(worker)
     }
 
-    fn recall(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), actor_kit::Full> {
+    fn recall(&mut self) -> Result<(), actor_kit::Full> {
         let Some(store) = self.args.last_view.clone() else { return Ok(()) };
         let name = last_view::name(&self.args.namespace);
         let work = async move { store.load(&name).await };
         let done = |outcome: Result<Result<Option<Bytes>, state_store::Error>, Failed>| {
             Msg::Recalled(outcome.ok().and_then(Result::ok).flatten())
         };
-        self.children.run(me, KEEP_DEADLINE, work, done).map(drop)
+        self.children.run(KEEP_DEADLINE, work, done).map(drop)
     }
 
     fn recalled(&mut self, view: Option<Bytes>, now: Duration) {
@@ -313,16 +290,16 @@ impl State {
         self.kept = view;
     }
 
-    fn tick(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) {
-        self.probe(me, now);
+    fn tick(&mut self, now: Duration) {
+        self.probe(now);
         if now >= self.keep_at && !self.keeping {
             self.keep_at = now + KEEP_PERIOD;
-            self.keep(me);
+            self.keep();
         }
     }
 
     /// Keeps the present view if it differs from the one that is kept.
-    fn keep(&mut self, me: &ActorRef<Mail<Msg>>) {
+    fn keep(&mut self) {
         let Some(store) = self.args.last_view.clone() else { return };
         let view = last_view::text(self.table.cards());
         if self.kept.as_ref() == Some(&view) {
@@ -333,7 +310,7 @@ impl State {
         let done = |outcome: Result<Result<(), state_store::Error>, Failed>| {
             Msg::Kept(matches!(outcome, Ok(Ok(()))))
         };
-        if self.children.run(me, KEEP_DEADLINE, work, done).is_ok() {
+        if self.children.run(KEEP_DEADLINE, work, done).is_ok() {
             (self.keeping, self.kept) = (true, Some(view));
         }
     }
@@ -346,7 +323,7 @@ impl State {
         }
     }
 
-    fn probe(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) {
+    fn probe(&mut self, now: Duration) {
         for (worker, endpoint) in self.table.due(now) {
             let engine = Arc::clone(&self.args.engine);
             let work = async move { engine.health(&endpoint, PROBE_DEADLINE).await };
@@ -355,7 +332,7 @@ impl State {
                 Ok(Err(error)) if error.refused() => Msg::Noted(worker, Signal::Refused),
                 Ok(Err(_)) | Err(_) => Msg::Noted(worker, Signal::ProbeFailed),
             };
-            if self.children.run(me, PROBE_DEADLINE * 2, work, done).is_err() {
+            if self.children.run(PROBE_DEADLINE * 2, work, done).is_err() {
                 return;
             }
         }

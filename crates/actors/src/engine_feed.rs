@@ -15,7 +15,7 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Failed, Full, Mail, Node, Reply, Spec, address};
+use actor_kit::{Actor, Address, Children, Failed, Fault, Full, Me, Node, Reply, Spec, address};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use engine_events::Config;
@@ -24,7 +24,6 @@ use ports::bus::{self, Received, Subscription};
 use ports::engine::{Endpoint, EngineStatus};
 use ports::event_feed::EventFeed;
 use ports::{Bus, Clock, Engine, StateStore, state_store};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{Notify, watch};
 use wire::sync::{Refusal, Snapshot};
 
@@ -94,7 +93,7 @@ impl EngineFeedHandle {
             version: watch::Sender::new(0),
         });
         let spec = Spec::new(name(&args), MAILBOX_MAX);
-        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
+        let address = node.supervise::<State>(spec, (args, Arc::clone(&published))).await?;
         Ok(Self { address, published })
     }
 
@@ -174,9 +173,6 @@ enum Msg {
 
 type Stamp = (Incarnation, u64, Option<u64>);
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 /// How far the actor has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -192,7 +188,7 @@ struct State {
     args: EngineFeedArgs,
     published: Arc<Published>,
     subject: String,
-    children: Children,
+    children: Children<Msg>,
     nudge: Arc<Notify>,
     /// None until the checkpoint was looked for and, without one, the engine has answered.
     session: Option<Session>,
@@ -209,21 +205,16 @@ struct State {
     flushes: Vec<Reply<bool>>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = (EngineFeedArgs, Arc<Published>);
+impl Actor for State {
+    type Msg = Msg;
+    type Args = (EngineFeedArgs, Arc<Published>);
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        (args, published): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut children = Children::new(CHILDREN_MAX);
-        children.tick(&me, BEAT, || Msg::Beat)?;
-        children.tick(&me, SAVE, || Msg::Save)?;
-        children.after(&me, Duration::ZERO, Msg::Subscribe)?;
-        let mut state = State {
+    fn begin(me: Me<Msg>, (args, published): Self::Args) -> Result<Self, Fault> {
+        let mut children = Children::new(me, CHILDREN_MAX);
+        children.tick(BEAT, || Msg::Beat)?;
+        children.tick(SAVE, || Msg::Save)?;
+        children.after(Duration::ZERO, Msg::Subscribe)?;
+        let mut state = Self {
             subject: wire::subject::kv(&args.namespace, &args.model, &args.holder),
             args,
             published,
@@ -241,66 +232,48 @@ impl Actor for Behaviour {
             saving: false,
             flushes: Vec::new(),
         };
-        state.load(&me)?;
+        state.load()?;
         Ok(state)
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        match mail.open() {
-            Msg::Loaded(outcome) => state.loaded(&me, outcome)?,
-            Msg::Poll => state.poll(&me)?,
-            Msg::Polled(poll) => state.polled(&me, poll)?,
-            Msg::Arrived(feed, arrival) => state.arrived(&me, feed, arrival)?,
-            Msg::FeedLost => state.reopen(&me)?,
-            Msg::Subscribe => state.subscribe(&me)?,
-            Msg::Subscribed(Ok(subscription)) => state.hear(&me, subscription)?,
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        match message {
+            Msg::Loaded(outcome) => self.loaded(outcome)?,
+            Msg::Poll => self.poll()?,
+            Msg::Polled(poll) => self.polled(poll)?,
+            Msg::Arrived(feed, arrival) => self.arrived(feed, arrival)?,
+            Msg::FeedLost => self.reopen()?,
+            Msg::Subscribe => self.subscribe()?,
+            Msg::Subscribed(Ok(subscription)) => self.hear(subscription)?,
             Msg::Asked(subscription, received) => {
-                state.hear(&me, subscription)?;
-                state.asked(&me, received).await?;
+                self.hear(subscription)?;
+                self.asked(received).await?;
             }
             Msg::Subscribed(Err(_)) | Msg::Unsubscribed => {
-                state.children.after(&me, SUBSCRIBE_PAUSE, Msg::Subscribe)?;
+                self.children.after(SUBSCRIBE_PAUSE, Msg::Subscribe)?;
             }
-            Msg::Copied(incarnation, cut) => state.copied(incarnation, cut).await,
-            Msg::Beat => state.beat(&me).await?,
-            Msg::Save => state.save(&me)?,
-            Msg::Saved(stamp, kept) => state.saved(&me, stamp, kept)?,
-            Msg::Flush(reply) => state.flush(&me, reply)?,
+            Msg::Copied(incarnation, cut) => self.copied(incarnation, cut).await,
+            Msg::Beat => self.beat().await?,
+            Msg::Save => self.save()?,
+            Msg::Saved(stamp, kept) => self.saved(stamp, kept)?,
+            Msg::Flush(reply) => self.flush(reply)?,
         }
-        state.publish_deltas().await;
-        state.publish_status();
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+        self.publish_deltas().await;
+        self.publish_status();
         Ok(())
     }
 }
 
 /// The engine and its feed.
 impl State {
-    fn load(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+    fn load(&mut self) -> Result<(), Full> {
         let (store, name) = (Arc::clone(&self.args.store), name(&self.args));
         let work = async move { store.load(&name).await };
         let done = |outcome: Result<_, Failed>| Msg::Loaded(outcome.unwrap_or(Ok(None)));
-        self.children.run(me, STORE_DEADLINE, work, done).map(drop)
+        self.children.run(STORE_DEADLINE, work, done).map(drop)
     }
 
-    fn loaded(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        outcome: Result<Option<Bytes>, state_store::Error>,
-    ) -> Result<(), Full> {
+    fn loaded(&mut self, outcome: Result<Option<Bytes>, state_store::Error>) -> Result<(), Full> {
         self.stage = Stage::Asking;
         let worker = &self.args.holder.worker;
         let bytes = outcome.unwrap_or_else(|error| {
@@ -318,10 +291,10 @@ impl State {
             let (incarnation, blocks) = (session.incarnation(), session.translator().blocks());
             tracing::info!(%worker, %incarnation, blocks, "resuming from checkpoint");
         }
-        self.poll(me)
+        self.poll()
     }
 
-    fn poll(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+    fn poll(&mut self) -> Result<(), Full> {
         if self.polling || self.stage == Stage::Loading {
             return Ok(());
         }
@@ -335,17 +308,17 @@ impl State {
         let done = move |outcome: Result<Poll, Failed>| {
             Msg::Polled(outcome.unwrap_or(Poll { asked, healthy: false, status: None }))
         };
-        self.children.run(me, POLL_DEADLINE * 3, work, done)?;
+        self.children.run(POLL_DEADLINE * 3, work, done)?;
         self.polling = true;
         Ok(())
     }
 
-    fn polled(&mut self, me: &ActorRef<Mail<Msg>>, poll: Poll) -> Result<(), Full> {
+    fn polled(&mut self, poll: Poll) -> Result<(), Full> {
         self.polling = false;
         self.outlook.saw(poll.healthy, poll.status.as_ref(), self.args.holder.rank);
         let Some(status) = poll.status else {
             if self.parked.is_some() {
-                self.children.after(me, POLL_PAUSE, Msg::Poll)?;
+                self.children.after(POLL_PAUSE, Msg::Poll)?;
             }
             return Ok(());
         };
@@ -358,7 +331,7 @@ impl State {
             self.session = Some(session);
             self.outlook.life_since = poll.asked;
             self.stage = Stage::Following;
-            return self.reopen(me);
+            return self.reopen();
         };
         session.learn_pool(status.kv_blocks);
         if std::mem::replace(&mut self.stage, Stage::Following) != Stage::Following {
@@ -366,16 +339,16 @@ impl State {
             if !session.is_of(status.started_ms) {
                 self.begin_life(status.started_ms);
             }
-            return self.reopen(me);
+            return self.reopen();
         }
         if let Some((feed, since)) = self.parked.take() {
             if poll.asked < since {
                 self.parked = Some((feed, since));
-                return self.poll(me);
+                return self.poll();
             }
             let order = session.on_identity(status.started_ms);
             let order = order.unwrap_or_else(|| self.begin_life(status.started_ms));
-            return self.send_out(me, feed, order);
+            return self.send_out(feed, order);
         }
         match (session.engine_started_ms(), status.started_ms) {
             (Some(known), Some(started)) if life::is_later(known, started) => {
@@ -399,21 +372,16 @@ impl State {
     }
 
     /// Opens the feed anew and begins by asking what was missed.
-    fn reopen(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+    fn reopen(&mut self) -> Result<(), Full> {
         let Some(session) = &self.session else { return Ok(()) };
         let order = session.verify();
-        self.send_out(me, self.args.feeds.open(), order)
+        self.send_out(self.args.feeds.open(), order)
     }
 
-    fn send_out(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        mut feed: Box<dyn EventFeed>,
-        order: Order,
-    ) -> Result<(), Full> {
+    fn send_out(&mut self, mut feed: Box<dyn EventFeed>, order: Order) -> Result<(), Full> {
         if order == Order::Identify {
             self.parked = Some((feed, self.args.clock.now()));
-            return self.poll(me);
+            return self.poll();
         }
         let (nudge, clock) = (Arc::clone(&self.nudge), Arc::clone(&self.args.clock));
         let work = async move {
@@ -424,15 +392,10 @@ impl State {
             Ok((feed, arrival)) => Msg::Arrived(feed, arrival),
             Err(_) => Msg::FeedLost,
         };
-        self.children.pump(me, work, ended).map(drop)
+        self.children.pump(work, ended).map(drop)
     }
 
-    fn arrived(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        feed: Box<dyn EventFeed>,
-        arrival: Arrival,
-    ) -> Result<(), Full> {
+    fn arrived(&mut self, feed: Box<dyn EventFeed>, arrival: Arrival) -> Result<(), Full> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let losses = session.tally().losses;
         if matches!(arrival.end, End::Connected) || !arrival.frames.is_empty() {
@@ -452,7 +415,7 @@ impl State {
         if session.tally().losses > losses {
             tracing::info!(worker = %self.args.holder.worker, "history of the engine's cache was lost, learning anew");
         }
-        self.send_out(me, feed, order)
+        self.send_out(feed, order)
     }
 
     fn publish_status(&mut self) {

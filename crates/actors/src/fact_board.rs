@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use actor_kit::{Children, Failed, Mail, Node, Spec};
+use actor_kit::{Actor, Children, Failed, Fault, Me, Node, Spec};
 use ports::bus::{Message, Received};
 use ports::{Bus, Clock};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver};
 use wire::fact::Facts;
@@ -70,7 +69,7 @@ impl FactBoardHandle {
     pub async fn start(node: &Node, args: FactBoardArgs) -> Result<Self, actor_kit::node::Error> {
         let tally = Arc::<Counts>::default();
         let spec = Spec::new(format!("fact-board/{}", args.frontend), MAILBOX_MAX);
-        node.supervise(spec, Behaviour, (args, Arc::clone(&tally))).await?;
+        node.supervise::<State>(spec, (args, Arc::clone(&tally))).await?;
         Ok(Self { tally })
     }
 
@@ -100,49 +99,27 @@ enum Msg {
     Ended(&'static str),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
-    _children: Children,
+    _children: Children<Msg>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = (FactBoardArgs, Arc<Counts>);
+impl Actor for State {
+    type Msg = Msg;
+    type Args = (FactBoardArgs, Arc<Counts>);
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        (args, counts): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut children = Children::new(CHILDREN_MAX);
+    fn begin(me: Me<Msg>, (args, counts): Self::Args) -> Result<Self, Fault> {
+        let mut children = Children::new(me, CHILDREN_MAX);
         let news = args.gossip.listen();
         let speaking = speak(args.clone(), news, Arc::clone(&counts));
-        children.pump(&me, speaking, |_: Result<(), Failed>| Msg::Ended("telling"))?;
-        children.pump(&me, listen(args, counts), |_: Result<(), Failed>| Msg::Ended("listening"))?;
-        Ok(State { _children: children })
+        children.pump(speaking, |_: Result<(), Failed>| Msg::Ended("telling"))?;
+        children.pump(listen(args, counts), |_: Result<(), Failed>| Msg::Ended("listening"))?;
+        Ok(Self { _children: children })
     }
 
-    async fn handle(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        match mail.open() {
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        match message {
             Msg::Ended(what) => Err(format!("{what} of media facts ended").into()),
         }
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        Ok(())
     }
 }
 

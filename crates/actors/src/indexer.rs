@@ -11,14 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Mail, Node, Reply, Spec, address};
+use actor_kit::{Actor, Address, Children, Fault, Me, Node, Reply, Spec, address};
 use arc_swap::ArcSwap;
 use block_index::{Branch, Broken, Limits, Stats};
 use identity::{Holder, Incarnation, KeySetDigest, ModelName};
 use membership::Run;
 use membership::replica::{Op, Phase, Status};
 use ports::Clock;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 
 pub use shelf::IndexShelf;
@@ -117,7 +116,7 @@ impl IndexerHandle {
             epoch: AtomicU64::new(0),
         });
         let spec = Spec::new(format!("indexer/{}", args.model), MAILBOX_MAX);
-        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
+        let address = node.supervise::<State>(spec, (args, Arc::clone(&published))).await?;
         Ok(Self { address, published })
     }
 
@@ -223,9 +222,6 @@ enum Msg {
     Sweep,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
     published: Arc<Published>,
     clock: Arc<dyn Clock>,
@@ -233,50 +229,31 @@ struct State {
     epoch: u64,
     /// Until when an older life's view stays; none once this life's is published.
     takeover_by: Option<Duration>,
-    _children: Children,
+    _children: Children<Msg>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = (IndexerArgs, Arc<Published>);
+impl Actor for State {
+    type Msg = Msg;
+    type Args = (IndexerArgs, Arc<Published>);
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        (args, published): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
+    fn begin(me: Me<Msg>, (args, published): Self::Args) -> Result<Self, Fault> {
         let epoch = published.epoch.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut children = Children::new(1);
-        children.tick(&me, SWEEP_PERIOD, || Msg::Sweep)?;
+        let mut children = Children::new(me, 1);
+        children.tick(SWEEP_PERIOD, || Msg::Sweep)?;
         let takeover_by = (epoch > 1).then(|| args.clock.now() + TAKEOVER_MAX);
         let store = Store::new(args.limits);
-        Ok(State { published, clock: args.clock, store, epoch, takeover_by, _children: children })
+        Ok(Self { published, clock: args.clock, store, epoch, takeover_by, _children: children })
     }
 
-    async fn handle(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        match mail.open() {
-            Msg::Apply(batch, reply) => reply.send(state.apply(batch)),
-            Msg::Stats(reply) => reply.send(state.store.stats()),
-            Msg::Copy(holder, life, reply) => reply.send(state.store.copy(&holder, life)),
-            Msg::Check(reply) => reply.send(state.store.check()),
-            Msg::Tree(depth, limit, reply) => reply.send(state.store.tree(depth, limit)),
-            Msg::Sweep => state.sweep(),
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        match message {
+            Msg::Apply(batch, reply) => reply.send(self.apply(batch)),
+            Msg::Stats(reply) => reply.send(self.store.stats()),
+            Msg::Copy(holder, life, reply) => reply.send(self.store.copy(&holder, life)),
+            Msg::Check(reply) => reply.send(self.store.check()),
+            Msg::Tree(depth, limit, reply) => reply.send(self.store.tree(depth, limit)),
+            Msg::Sweep => self.sweep(),
         }
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Failed, Mail, Node, Spec};
+use actor_kit::{Actor, Address, Children, Failed, Fault, Me, Node, Spec};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -17,7 +17,6 @@ use outbox::Outbox;
 use placement::{Board, BoardLimits, Gauges, Reading, Report};
 use ports::bus::{self, Link, Message, Received, Subscription};
 use ports::{Bus, Clock};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::broadcast;
 use wire::notice::{Notice, Notices};
 
@@ -92,7 +91,7 @@ impl LoadBoardHandle {
             heard: broadcast::Sender::new(HEARD_MAX),
         });
         let spec = Spec::new(format!("load-board/{}", args.frontend), MAILBOX_MAX);
-        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&published))).await?;
+        let address = node.supervise::<State>(spec, (args, Arc::clone(&published))).await?;
         Ok(Self { published, address })
     }
 
@@ -148,9 +147,6 @@ enum Topic {
     Notice,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
     args: LoadBoardArgs,
     published: Arc<Published>,
@@ -160,27 +156,22 @@ struct State {
     whole_at: Duration,
     publishing: bool,
     link: Link,
-    children: Children,
+    children: Children<Msg>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = (LoadBoardArgs, Arc<Published>);
+impl Actor for State {
+    type Msg = Msg;
+    type Args = (LoadBoardArgs, Arc<Published>);
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        (args, published): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut children = Children::new(CHILDREN_MAX);
-        children.tick(&me, CHANGE_PERIOD, || Msg::Tick)?;
-        children.after(&me, Duration::ZERO, Msg::Subscribe(Topic::Load))?;
-        children.after(&me, Duration::ZERO, Msg::Subscribe(Topic::Notice))?;
+    fn begin(me: Me<Msg>, (args, published): Self::Args) -> Result<Self, Fault> {
+        let mut children = Children::new(me, CHILDREN_MAX);
+        children.tick(CHANGE_PERIOD, || Msg::Tick)?;
+        children.after(Duration::ZERO, Msg::Subscribe(Topic::Load))?;
+        children.after(Duration::ZERO, Msg::Subscribe(Topic::Notice))?;
         let mut board = published.peers.load().board.clone();
         board.resume(args.clock.now());
         let link = *args.bus.link().borrow();
-        Ok(State {
+        Ok(Self {
             outbox: Outbox::new(&args),
             board,
             said: HashMap::new(),
@@ -193,42 +184,28 @@ impl Actor for Behaviour {
         })
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        let now = state.args.clock.now();
-        match mail.open() {
-            Msg::Subscribe(topic) => state.subscribe(&me, topic)?,
-            Msg::Subscribed(topic, Ok(subscription)) => state.listen(&me, topic, subscription)?,
-            Msg::Subscribed(topic, Err(error)) => state.subscribe_later(&me, topic, &error.to_string())?,
-            Msg::Ended(topic) => state.subscribe_later(&me, topic, "subscription ended")?,
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        let now = self.args.clock.now();
+        match message {
+            Msg::Subscribe(topic) => self.subscribe(topic)?,
+            Msg::Subscribed(topic, Ok(subscription)) => self.listen(topic, subscription)?,
+            Msg::Subscribed(topic, Err(error)) => self.subscribe_later(topic, &error.to_string())?,
+            Msg::Ended(topic) => self.subscribe_later(topic, "subscription ended")?,
             Msg::Received(topic, subscription, received) => {
-                state.hear(topic, received, now);
-                state.listen(&me, topic, subscription)?;
+                self.hear(topic, received, now);
+                self.listen(topic, subscription)?;
             }
-            Msg::Announce(notices) => state.outbox.put(notices, &me, &mut state.children)?,
-            Msg::Announced => state.outbox.sent(&me, &mut state.children)?,
-            Msg::Published(sent) => state.published(sent),
-            Msg::Tick => state.tick(&me, now)?,
+            Msg::Announce(notices) => self.outbox.put(notices, &mut self.children)?,
+            Msg::Announced => self.outbox.sent(&mut self.children)?,
+            Msg::Published(sent) => self.published(sent),
+            Msg::Tick => self.tick(now)?,
         }
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
         Ok(())
     }
 }
 
 impl State {
-    fn subscribe(&mut self, me: &ActorRef<Mail<Msg>>, topic: Topic) -> Result<(), actor_kit::Full> {
+    fn subscribe(&mut self, topic: Topic) -> Result<(), actor_kit::Full> {
         let namespace = &self.args.namespace;
         let subject = match topic {
             Topic::Load => wire::subject::load(namespace),
@@ -239,23 +216,17 @@ impl State {
         let done = move |outcome: Result<_, Failed>| {
             Msg::Subscribed(topic, outcome.unwrap_or(Err(bus::Error::Disconnected)))
         };
-        self.children.run(me, Duration::from_secs(10), work, done).map(drop)
+        self.children.run(Duration::from_secs(10), work, done).map(drop)
     }
 
-    fn subscribe_later(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        topic: Topic,
-        why: &str,
-    ) -> Result<(), actor_kit::Full> {
+    fn subscribe_later(&mut self, topic: Topic, why: &str) -> Result<(), actor_kit::Full> {
         tracing::debug!(why, ?topic, "other frontends are not heard, trying again");
-        self.children.after(me, SUBSCRIBE_RETRY, Msg::Subscribe(topic)).map(drop)
+        self.children.after(SUBSCRIBE_RETRY, Msg::Subscribe(topic)).map(drop)
     }
 
     /// Waits for the next messages beside the handler, and takes what else is there.
     fn listen(
         &mut self,
-        me: &ActorRef<Mail<Msg>>,
         topic: Topic,
         mut subscription: Box<dyn Subscription>,
     ) -> Result<(), actor_kit::Full> {
@@ -272,7 +243,7 @@ impl State {
             Ok(Some((subscription, received))) => Msg::Received(topic, subscription, received),
             Ok(None) | Err(_) => Msg::Ended(topic),
         };
-        self.children.pump(me, work, ended).map(drop)
+        self.children.pump(work, ended).map(drop)
     }
 
     fn hear(&mut self, topic: Topic, received: Vec<Received>, now: Duration) {
@@ -315,7 +286,7 @@ impl State {
         self.published.peers.store(Arc::new(peers));
     }
 
-    fn tick(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) -> Result<(), actor_kit::Full> {
+    fn tick(&mut self, now: Duration) -> Result<(), actor_kit::Full> {
         let link = *self.args.bus.link().borrow();
         if link == Link::Up && self.link == Link::Down {
             self.board.resume(now);
@@ -333,11 +304,11 @@ impl State {
         if self.publishing {
             return Ok(());
         }
-        self.say(me, now)
+        self.say(now)
     }
 
     /// Publishes what has changed since it was last said, or everything when it is time.
-    fn say(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) -> Result<(), actor_kit::Full> {
+    fn say(&mut self, now: Duration) -> Result<(), actor_kit::Full> {
         let whole = self.whole_at == Duration::ZERO || now.saturating_sub(self.whole_at) >= WHOLE_PERIOD;
         let mut balances = self.args.ledger.balances();
         if whole {
@@ -361,7 +332,7 @@ impl State {
         let done =
             |outcome: Result<Result<(), bus::Error>, Failed>| Msg::Published(matches!(outcome, Ok(Ok(()))));
         self.publishing = true;
-        self.children.run(me, PUBLISH_DEADLINE, work, done).map(drop)
+        self.children.run(PUBLISH_DEADLINE, work, done).map(drop)
     }
 
     fn messages(&self, balances: &[Balance], whole: bool) -> Vec<Message> {

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Mail, Node, Spec};
+use actor_kit::{Actor, Address, Children, Fault, Me, Node, Spec};
 use identity::{BlockKey, Holder, MediaId, ModelName};
 use membership::MediaRun;
 use ports::Clock;
 use prompt::{Nameless, Sighted};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::header_cache::{HeaderCache, Version};
 use crate::replicator::MediaListener;
@@ -97,7 +96,7 @@ impl NameLearnerHandle {
     pub async fn start(node: &Node, args: NameLearnerArgs) -> Result<Self, actor_kit::node::Error> {
         let counts = Arc::<Counts>::default();
         let spec = Spec::new(format!("name-learner/{}", args.frontend), MAILBOX_MAX);
-        let address = node.supervise(spec, Behaviour, (args, Arc::clone(&counts))).await?;
+        let address = node.supervise::<State>(spec, (args, Arc::clone(&counts))).await?;
         Ok(Self { address, counts })
     }
 
@@ -187,61 +186,39 @@ impl Open {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
     args: NameLearnerArgs,
     counts: Arc<Counts>,
     open: HashMap<u64, Open>,
     tokens: usize,
-    _children: Children,
+    _children: Children<Msg>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = (NameLearnerArgs, Arc<Counts>);
+impl Actor for State {
+    type Msg = Msg;
+    type Args = (NameLearnerArgs, Arc<Counts>);
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        (args, counts): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut children = Children::new(1);
-        children.tick(&me, TICK, || Msg::Tick)?;
+    fn begin(me: Me<Msg>, (args, counts): Self::Args) -> Result<Self, Fault> {
+        let mut children = Children::new(me, 1);
+        children.tick(TICK, || Msg::Tick)?;
         counts.open.store(0, Ordering::Release);
-        Ok(State { args, counts, open: HashMap::new(), tokens: 0, _children: children })
+        Ok(Self { args, counts, open: HashMap::new(), tokens: 0, _children: children })
     }
 
-    async fn handle(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        let now = state.args.clock.now();
-        match mail.open() {
-            Msg::Began(ticket, open) => state.begin(ticket, *open, now),
-            Msg::Shown(holder, shown) => state.show(&holder, &shown),
-            Msg::Answered(ticket, cached_tokens) => state.answered(ticket, cached_tokens, now),
-            Msg::GivenUp(ticket) => drop(state.close(ticket)),
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        let now = self.args.clock.now();
+        match message {
+            Msg::Began(ticket, open) => self.begin(ticket, *open, now),
+            Msg::Shown(holder, shown) => self.show(&holder, &shown),
+            Msg::Answered(ticket, cached_tokens) => self.answered(ticket, cached_tokens, now),
+            Msg::GivenUp(ticket) => drop(self.close(ticket)),
             Msg::Wrong(model, versions) => {
                 for version in versions {
-                    state.args.headers.unname(version, &model).await;
+                    self.args.headers.unname(version, &model).await;
                 }
             }
-            Msg::Tick => state.settle(now).await,
+            Msg::Tick => self.settle(now).await,
         }
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
         Ok(())
     }
 }

@@ -7,12 +7,11 @@ mod copies;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Failed, Full, Mail, Node, Spec, address};
+use actor_kit::{Actor, Address, Children, Failed, Fault, Full, Me, Node, Spec, address};
 use bytes::Bytes;
 use identity::ModelName;
 use ports::bus::{self, Message, Received, Subscription};
 use ports::{Bus, Clock};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use wire::peer::{Offered, Question};
@@ -52,7 +51,7 @@ impl PeerDeskHandle {
     /// As [`Node::supervise`].
     pub async fn start(node: &Node, args: PeerDeskArgs) -> Result<Self, actor_kit::node::Error> {
         let spec = Spec::new(format!("peer-desk/{}", args.model), MAILBOX_MAX);
-        Ok(Self { _address: node.supervise(spec, Behaviour, args).await? })
+        Ok(Self { _address: node.supervise::<State>(spec, args).await? })
     }
 }
 
@@ -85,66 +84,44 @@ enum Msg {
     Copied(String, Cut),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
     args: PeerDeskArgs,
     copies: Copies,
     copying: usize,
     copies_made: u64,
-    children: Children,
+    children: Children<Msg>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = PeerDeskArgs;
+impl Actor for State {
+    type Msg = Msg;
+    type Args = PeerDeskArgs;
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        args: PeerDeskArgs,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut children = Children::new(CHILDREN_MAX);
-        children.after(&me, Duration::ZERO, Msg::Subscribe(Topic::All))?;
-        children.after(&me, Duration::ZERO, Msg::Subscribe(Topic::Own))?;
-        Ok(State { args, copies: Copies::default(), copying: 0, copies_made: 0, children })
+    fn begin(me: Me<Msg>, args: PeerDeskArgs) -> Result<Self, Fault> {
+        let mut children = Children::new(me, CHILDREN_MAX);
+        children.after(Duration::ZERO, Msg::Subscribe(Topic::All))?;
+        children.after(Duration::ZERO, Msg::Subscribe(Topic::Own))?;
+        Ok(Self { args, copies: Copies::default(), copying: 0, copies_made: 0, children })
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        match mail.open() {
-            Msg::Subscribe(topic) => state.subscribe(&me, topic)?,
-            Msg::Subscribed(topic, Ok(subscription)) => state.listen(&me, topic, subscription)?,
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        match message {
+            Msg::Subscribe(topic) => self.subscribe(topic)?,
+            Msg::Subscribed(topic, Ok(subscription)) => self.listen(topic, subscription)?,
             Msg::Subscribed(topic, Err(_)) | Msg::Unsubscribed(topic) => {
-                state.children.after(&me, SUBSCRIBE_PAUSE, Msg::Subscribe(topic))?;
+                self.children.after(SUBSCRIBE_PAUSE, Msg::Subscribe(topic))?;
             }
             Msg::Asked(topic, subscription, received) => {
-                state.listen(&me, topic, subscription)?;
-                state.asked(&me, received).await?;
+                self.listen(topic, subscription)?;
+                self.asked(received).await?;
             }
-            Msg::Copied(reply, cut) => state.copied(reply, cut).await,
+            Msg::Copied(reply, cut) => self.copied(reply, cut).await,
         }
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
         Ok(())
     }
 }
 
 impl State {
-    fn subscribe(&mut self, me: &ActorRef<Mail<Msg>>, topic: Topic) -> Result<(), Full> {
+    fn subscribe(&mut self, topic: Topic) -> Result<(), Full> {
         let (namespace, model) = (&self.args.namespace, &self.args.model);
         let subject = match topic {
             Topic::All => wire::subject::peers(namespace, model),
@@ -155,24 +132,19 @@ impl State {
         let done = move |outcome: Result<_, Failed>| {
             Msg::Subscribed(topic, outcome.unwrap_or(Err(bus::Error::Disconnected)))
         };
-        self.children.run(me, SUBSCRIBE_DEADLINE, work, done).map(drop)
+        self.children.run(SUBSCRIBE_DEADLINE, work, done).map(drop)
     }
 
-    fn listen(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        topic: Topic,
-        mut subscription: Box<dyn Subscription>,
-    ) -> Result<(), Full> {
+    fn listen(&mut self, topic: Topic, mut subscription: Box<dyn Subscription>) -> Result<(), Full> {
         let work = async move { subscription.next().await.map(|received| (subscription, received)) };
         let ended = move |outcome: Result<Option<_>, Failed>| match outcome {
             Ok(Some((subscription, received))) => Msg::Asked(topic, subscription, received),
             Ok(None) | Err(_) => Msg::Unsubscribed(topic),
         };
-        self.children.pump(me, work, ended).map(drop)
+        self.children.pump(work, ended).map(drop)
     }
 
-    async fn asked(&mut self, me: &ActorRef<Mail<Msg>>, received: Received) -> Result<(), Full> {
+    async fn asked(&mut self, received: Received) -> Result<(), Full> {
         let Received::Message(Message { reply: Some(reply), payload, .. }) = received else { return Ok(()) };
         match Question::decode(&payload) {
             Ok(Question::Offer { asker }) => {
@@ -194,7 +166,7 @@ impl State {
                 let done = move |outcome: Result<Cut, Failed>| {
                     Msg::Copied(reply, outcome.unwrap_or(Err(Refusal::Busy)))
                 };
-                self.children.run(me, COPY_DEADLINE, work, done)?;
+                self.children.run(COPY_DEADLINE, work, done)?;
             }
             Ok(Question::Chunk { snapshot, index }) => {
                 match self.copies.chunk(snapshot, index, self.args.clock.now()) {

@@ -14,12 +14,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Failed, Full, Mail, Node, Reply, Spec, address};
+use actor_kit::{Actor, Address, Children, Failed, Fault, Full, Me, Node, Reply, Spec, address};
 use identity::{Holder, Incarnation, ModelName};
 use membership::replica::{Answer, Ask, Effect, Event, Op, Policy, Replicas};
 use ports::bus::Link;
 use ports::{Bus, Clock};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 use tracing::Instrument as _;
 use wire::kv::Update;
@@ -118,7 +117,7 @@ impl ReplicatorHandle {
         };
         PeerDeskHandle::start(node, desk).await?;
         let spec = Spec::new(format!("replicator/{}", args.model), MAILBOX_MAX);
-        Ok(Self { address: node.supervise(spec, Behaviour, args).await? })
+        Ok(Self { address: node.supervise::<State>(spec, args).await? })
     }
 
     /// Returns what was counted.
@@ -149,14 +148,11 @@ enum Msg {
     Tally(Reply<Tally>),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
     args: ReplicatorArgs,
     peers: Arc<peers::Peers>,
     replicas: Replicas,
-    children: Children,
+    children: Children<Msg>,
     cards_changed: watch::Receiver<u64>,
     cards_known: bool,
     link: watch::Receiver<Link>,
@@ -170,22 +166,17 @@ struct State {
     tally: Tally,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = ReplicatorArgs;
+impl Actor for State {
+    type Msg = Msg;
+    type Args = ReplicatorArgs;
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        args: ReplicatorArgs,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut children = Children::new(args.policy.asks_max + CHILDREN_FIXED);
-        children.tick(&me, TICK, || Msg::Tick)?;
+    fn begin(me: Me<Msg>, args: ReplicatorArgs) -> Result<Self, Fault> {
+        let mut children = Children::new(me, args.policy.asks_max + CHILDREN_FIXED);
+        children.tick(TICK, || Msg::Tick)?;
         let (bus, pattern) =
             (Arc::clone(&args.bus), wire::subject::kv_of_model(&args.namespace, &args.model));
         let clock = Arc::clone(&args.clock);
-        children.feed(&me, |outlet| inbox::read(bus, clock, pattern, outlet), Msg::FeedEnded)?;
+        children.feed(|outlet| inbox::read(bus, clock, pattern, outlet), Msg::FeedEnded)?;
         let now = args.clock.now();
         let mut replicas = Replicas::new(args.policy, args.seed, now);
         for (holder, known) in args.indexer.view().holders() {
@@ -194,7 +185,7 @@ impl Actor for Behaviour {
             }
         }
         let peers = peers::Peers::new(Arc::clone(&args.bus), &args.namespace, &args.model, args.seed);
-        Ok(State {
+        Ok(Self {
             peers: Arc::new(peers),
             replicas,
             cards_changed: args.cards.changed(),
@@ -212,36 +203,22 @@ impl Actor for Behaviour {
         })
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        match mail.open() {
-            Msg::Heard(heard, reply) => state.heard(&me, heard, reply)?,
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        match message {
+            Msg::Heard(heard, reply) => self.heard(heard, reply)?,
             Msg::FeedEnded(outcome) => return Err(format!("bus subscription ended: {outcome:?}").into()),
-            Msg::Answered(holder, ticket, outcome) => state.answered(&me, &holder, ticket, outcome)?,
-            Msg::Applied(outcome) => state.applied(&me, outcome)?,
-            Msg::Tick => state.tick(&me)?,
-            Msg::Tally(reply) => reply.send(state.tally),
+            Msg::Answered(holder, ticket, outcome) => self.answered(&holder, ticket, outcome)?,
+            Msg::Applied(outcome) => self.applied(outcome)?,
+            Msg::Tick => self.tick()?,
+            Msg::Tally(reply) => reply.send(self.tally),
         }
-        state.flush(&me)?;
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+        self.flush()?;
         Ok(())
     }
 }
 
 impl State {
-    fn heard(&mut self, me: &ActorRef<Mail<Msg>>, heard: inbox::Heard, reply: Reply<()>) -> Result<(), Full> {
+    fn heard(&mut self, heard: inbox::Heard, reply: Reply<()>) -> Result<(), Full> {
         self.tally.gaps += heard.gaps;
         self.tally.rejected += heard.malformed;
         let now = self.args.clock.now();
@@ -262,7 +239,7 @@ impl State {
             if let Event::Delta(delta) = &event {
                 media_listener::tell(&self.args.listeners, delta);
             }
-            self.step(me, &holder, event, now)?;
+            self.step(&holder, event, now)?;
         }
         if self.ops.len() < OPS_MAX {
             reply.send(());
@@ -272,33 +249,27 @@ impl State {
         Ok(())
     }
 
-    fn step(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        holder: &Holder,
-        event: Event,
-        now: Duration,
-    ) -> Result<(), Full> {
+    fn step(&mut self, holder: &Holder, event: Event, now: Duration) -> Result<(), Full> {
         let effects = self.replicas.step(holder, event, now);
         self.touched.insert(holder.clone());
-        self.perform(me, effects)
+        self.perform(effects)
     }
 
-    fn perform(&mut self, me: &ActorRef<Mail<Msg>>, effects: Vec<(Holder, Effect)>) -> Result<(), Full> {
+    fn perform(&mut self, effects: Vec<(Holder, Effect)>) -> Result<(), Full> {
         for (holder, effect) in effects {
             match effect {
                 Effect::Index(op) => {
                     self.touched.insert(holder.clone());
                     self.ops.push((holder, op));
                 }
-                Effect::Ask { ticket, ask } => self.ask(me, holder, ticket, ask)?,
+                Effect::Ask { ticket, ask } => self.ask(holder, ticket, ask)?,
             }
         }
         Ok(())
     }
 
     /// Has a child ask the agent, or another replica.
-    fn ask(&mut self, me: &ActorRef<Mail<Msg>>, holder: Holder, ticket: u32, ask: Ask) -> Result<(), Full> {
+    fn ask(&mut self, holder: Holder, ticket: u32, ask: Ask) -> Result<(), Full> {
         self.tally.asked += 1;
         let subject = wire::subject::sync(&self.args.namespace, &self.args.model, &holder);
         let asker = question::Asker {
@@ -312,16 +283,10 @@ impl State {
         let done = move |outcome: Result<question::Outcome, Failed>| {
             Msg::Answered(holder, ticket, outcome.unwrap_or(question::Outcome::Answer(Answer::Failed)))
         };
-        self.children.run(me, question::DEADLINE, asker.ask(ask).instrument(span), done).map(drop)
+        self.children.run(question::DEADLINE, asker.ask(ask).instrument(span), done).map(drop)
     }
 
-    fn answered(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        holder: &Holder,
-        ticket: u32,
-        outcome: question::Outcome,
-    ) -> Result<(), Full> {
+    fn answered(&mut self, holder: &Holder, ticket: u32, outcome: question::Outcome) -> Result<(), Full> {
         let now = self.args.clock.now();
         let answer = match outcome {
             question::Outcome::Answer(answer) => answer,
@@ -330,29 +295,29 @@ impl State {
                 answer
             }
             question::Outcome::TooManyBlocks => {
-                self.step(me, holder, Event::NoRoom, now)?;
+                self.step(holder, Event::NoRoom, now)?;
                 Answer::Failed
             }
         };
         self.tally.failed += u64::from(answer == Answer::Failed);
-        self.step(me, holder, Event::Answered { ticket, answer }, now)
+        self.step(holder, Event::Answered { ticket, answer }, now)
     }
 
-    fn tick(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+    fn tick(&mut self) -> Result<(), Full> {
         let now = self.args.clock.now();
         if !self.cards_known || self.cards_changed.has_changed().unwrap_or(false) {
             self.cards_changed.borrow_and_update();
-            self.learn_cards(me, now)?;
+            self.learn_cards(now)?;
         }
         let down = *self.link.borrow() == Link::Down;
         if std::mem::replace(&mut self.link_was_down, down) && !down {
             let effects = self.replicas.step_all(&Event::LinkUp, now);
-            self.perform(me, effects)?;
+            self.perform(effects)?;
         }
         let before: Vec<_> =
             self.replicas.statuses().map(|(holder, status)| (holder.clone(), status.phase)).collect();
         let effects = self.replicas.tick(now);
-        self.perform(me, effects)?;
+        self.perform(effects)?;
         for (holder, phase) in before {
             if self.replicas.status(&holder).map(|status| status.phase) != Some(phase) {
                 self.touched.insert(holder);
@@ -361,16 +326,16 @@ impl State {
         Ok(())
     }
 
-    fn learn_cards(&mut self, me: &ActorRef<Mail<Msg>>, now: Duration) -> Result<(), Full> {
+    fn learn_cards(&mut self, now: Duration) -> Result<(), Full> {
         let Some(carded) = self.args.cards.carded(&self.args.model) else { return Ok(()) };
         self.cards_known = true;
         self.touched.extend(carded.keys().cloned());
         let effects = self.replicas.set_carded(carded, now);
-        self.perform(me, effects)
+        self.perform(effects)
     }
 
     /// Sends the index what has gathered, unless a batch is under way.
-    fn flush(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+    fn flush(&mut self) -> Result<(), Full> {
         let now = self.args.clock.now();
         let ready = self.replicas.is_ready(now);
         let newly_ready = ready && !self.args.indexer.is_ready();
@@ -390,33 +355,29 @@ impl State {
             let lost = address::Error::Died { actor: "indexer".to_owned() };
             Msg::Applied(outcome.unwrap_or(Err(lost)))
         };
-        self.children.run(me, APPLY_DEADLINE, async move { indexer.apply(batch).await }, done)?;
+        self.children.run(APPLY_DEADLINE, async move { indexer.apply(batch).await }, done)?;
         self.applying = true;
         Ok(())
     }
 
-    fn applied(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        outcome: Result<Outcome, address::Error>,
-    ) -> Result<(), Full> {
+    fn applied(&mut self, outcome: Result<Outcome, address::Error>) -> Result<(), Full> {
         self.applying = false;
         let now = self.args.clock.now();
         match outcome {
             Ok(outcome) if self.epoch.is_none_or(|epoch| epoch == outcome.epoch) => {
                 self.epoch = Some(outcome.epoch);
                 for (holder, ticket, digest) in outcome.checks {
-                    self.step(me, &holder, Event::Checked { ticket, digest }, now)?;
+                    self.step(&holder, Event::Checked { ticket, digest }, now)?;
                 }
                 for holder in outcome.refused {
-                    self.step(me, &holder, Event::NoRoom, now)?;
+                    self.step(&holder, Event::NoRoom, now)?;
                 }
             }
-            Ok(outcome) => self.begin_epoch(me, Some(outcome.epoch), now)?,
+            Ok(outcome) => self.begin_epoch(Some(outcome.epoch), now)?,
             Err(error) => {
                 tracing::debug!(%error, "batch lost, measuring every holder");
                 self.tally.lost_batches += 1;
-                self.begin_epoch(me, None, now)?;
+                self.begin_epoch(None, now)?;
             }
         }
         if let Some(reply) = self.held.take() {
@@ -426,17 +387,12 @@ impl State {
     }
 
     /// Builds up an index that lacks something, or everything.
-    fn begin_epoch(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        epoch: Option<u64>,
-        now: Duration,
-    ) -> Result<(), Full> {
+    fn begin_epoch(&mut self, epoch: Option<u64>, now: Duration) -> Result<(), Full> {
         self.epoch = epoch;
         self.ops.clear();
         let holders: Vec<Holder> = self.replicas.statuses().map(|(holder, _)| holder.clone()).collect();
         self.touched.extend(holders);
         let effects = self.replicas.step_all(&Event::IndexReset, now);
-        self.perform(me, effects)
+        self.perform(effects)
     }
 }

@@ -17,13 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use actor_kit::{Address, Children, Failed, Mail, Node, Reply, Spec};
+use actor_kit::{Actor, Address, Children, Failed, Fault, Me, Node, Reply, Spec};
 use arc_swap::ArcSwap;
 use identity::{Holder, MediaKey, ModelName};
 use membership::MediaRun;
 use placement::{Decision, Queue, QueueLimits, Ruling, Ticket, Unplaced};
 use ports::Clock;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{broadcast, watch};
 use tracing::Instrument as _;
 use wire::notice::Notices;
@@ -83,7 +82,7 @@ impl SchedulerHandle {
     pub async fn start(node: &Node, args: SchedulerArgs) -> Result<Self, actor_kit::node::Error> {
         let spec = Spec::new(format!("scheduler/{}", args.model), MAILBOX_MAX);
         let (lives, tally) = (Arc::new(AtomicU32::new(0)), Arc::default());
-        let address = node.supervise(spec, Behaviour, (args.clone(), lives, Arc::clone(&tally))).await?;
+        let address = node.supervise::<State>(spec, (args.clone(), lives, Arc::clone(&tally))).await?;
         Ok(Self { address, args, tally })
     }
 
@@ -206,9 +205,6 @@ enum Msg {
     Tick,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Behaviour;
-
 struct State {
     args: SchedulerArgs,
     desk: Desk,
@@ -216,24 +212,19 @@ struct State {
     ticks: u64,
     tally: Tally,
     published: Arc<ArcSwap<Tally>>,
-    children: Children,
+    children: Children<Msg>,
 }
 
-impl Actor for Behaviour {
-    type Msg = Mail<Msg>;
-    type State = State;
-    type Arguments = (SchedulerArgs, Arc<AtomicU32>, Arc<ArcSwap<Tally>>);
+impl Actor for State {
+    type Msg = Msg;
+    type Args = (SchedulerArgs, Arc<AtomicU32>, Arc<ArcSwap<Tally>>);
 
-    async fn pre_start(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        (args, lives, published): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut children = Children::new(CHILDREN_MAX);
-        children.tick(&me, TICK, || Msg::Tick)?;
-        children.after(&me, Duration::ZERO, Msg::IndexChanged(None))?;
+    fn begin(me: Me<Msg>, (args, lives, published): Self::Args) -> Result<Self, Fault> {
+        let mut children = Children::new(me, CHILDREN_MAX);
+        children.tick(TICK, || Msg::Tick)?;
+        children.after(Duration::ZERO, Msg::IndexChanged(None))?;
         if let Some(board) = &args.board {
-            children.after(&me, Duration::ZERO, Msg::Heard(board.notices(), None))?;
+            children.after(Duration::ZERO, Msg::Heard(board.notices(), None))?;
         }
         // Dispatches are named for other frontends too: two runs of one frontend must not name them alike.
         let run = u32::try_from(args.clock.wall_ms() >> 10 & 0x3f_ffff).unwrap_or(0);
@@ -241,36 +232,22 @@ impl Actor for Behaviour {
         let desk = Desk::new(args.model.clone(), args.ledger.clone(), args.limits, args.seed, life);
         let queue = Queue::new(args.queue);
         let tally = **published.load();
-        Ok(State { args, desk, queue, ticks: 0, children, tally, published })
+        Ok(Self { args, desk, queue, ticks: 0, children, tally, published })
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Mail<Msg>>,
-        mail: Mail<Msg>,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        match mail.open() {
-            Msg::Schedule(ask, answer) => state.schedule(ask, answer),
-            Msg::Explain(ask, reply) => reply.send(state.explain(&ask)),
-            Msg::Came(outcome) => state.came(*outcome),
-            Msg::Judged(ruling) => state.desk.judged(&ruling, state.args.clock.now()),
-            Msg::HadMedia(holder, media) => state.had_media(&holder, &media),
-            Msg::IndexChanged(changes) => state.index_changed(&me, changes)?,
-            Msg::Heard(receiver, notices) => state.heard(&me, receiver, notices)?,
+    async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
+        match message {
+            Msg::Schedule(ask, answer) => self.schedule(ask, answer),
+            Msg::Explain(ask, reply) => reply.send(self.explain(&ask)),
+            Msg::Came(outcome) => self.came(*outcome),
+            Msg::Judged(ruling) => self.desk.judged(&ruling, self.args.clock.now()),
+            Msg::HadMedia(holder, media) => self.had_media(&holder, &media),
+            Msg::IndexChanged(changes) => self.index_changed(changes)?,
+            Msg::Heard(receiver, notices) => self.heard(receiver, notices)?,
             Msg::Unheard => {}
-            Msg::Tick => state.tick(),
+            Msg::Tick => self.tick(),
         }
-        state.announce();
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _me: ActorRef<Mail<Msg>>,
-        _event: SupervisionEvent,
-        _state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+        self.announce();
         Ok(())
     }
 }
@@ -335,13 +312,9 @@ impl State {
     }
 
     /// Looks which pending blocks have come, and waits for the index's next change beside the handler.
-    fn index_changed(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        changes: Option<watch::Receiver<u64>>,
-    ) -> Result<(), actor_kit::Full> {
+    fn index_changed(&mut self, changes: Option<watch::Receiver<u64>>) -> Result<(), actor_kit::Full> {
         let Some(mut changes) = changes.or_else(|| self.args.index.changed(&self.args.model)) else {
-            return self.children.after(me, INDEX_RETRY, Msg::IndexChanged(None)).map(drop);
+            return self.children.after(INDEX_RETRY, Msg::IndexChanged(None)).map(drop);
         };
         changes.borrow_and_update();
         self.desk.confirm(&*self.args.index);
@@ -351,7 +324,7 @@ impl State {
             changes.changed().await.is_ok().then_some(changes)
         };
         let again = |outcome: Result<_, Failed>| Msg::IndexChanged(outcome.ok().flatten());
-        self.children.pump(me, work, again).map(drop)
+        self.children.pump(work, again).map(drop)
     }
 
     fn count(&mut self) {
@@ -365,7 +338,6 @@ impl State {
     /// Takes note of what another frontend says, and listens on beside the handler.
     fn heard(
         &mut self,
-        me: &ActorRef<Mail<Msg>>,
         mut receiver: broadcast::Receiver<Arc<Notices>>,
         notices: Option<Arc<Notices>>,
     ) -> Result<(), actor_kit::Full> {
@@ -386,7 +358,7 @@ impl State {
             Ok(Some((receiver, notices))) => Msg::Heard(receiver, Some(notices)),
             Ok(None) | Err(_) => Msg::Unheard,
         };
-        self.children.pump(me, work, next).map(drop)
+        self.children.pump(work, next).map(drop)
     }
 
     /// Tells other frontends what this one's dispatches will bring.

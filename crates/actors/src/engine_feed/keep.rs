@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use actor_kit::{Failed, Full, Mail, Reply};
+use actor_kit::{Failed, Full, Reply};
 use bytes::Bytes;
 use engine_events::Record;
-use ractor::ActorRef;
 use tokio::task::spawn_blocking;
 
 use super::session::Session;
 use super::{EngineFeedArgs, MAILBOX_MAX, Msg, STORE_DEADLINE, Stamp, State, name};
 
 impl State {
-    pub(super) fn save(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+    pub(super) fn save(&mut self) -> Result<(), Full> {
         let Some(session) = self.session.as_ref().filter(|session| session.is_caught_up()) else {
             return Ok(());
         };
@@ -28,25 +27,25 @@ impl State {
             kept.inspect_err(|error| tracing::warn!(%worker, %error, "checkpoint cannot be written")).is_ok()
         };
         let done = move |outcome: Result<bool, Failed>| Msg::Saved(stamp, outcome.unwrap_or(false));
-        self.children.run(me, STORE_DEADLINE, work, done)?;
+        self.children.run(STORE_DEADLINE, work, done)?;
         self.saving = true;
         Ok(())
     }
 
-    pub(super) fn saved(&mut self, me: &ActorRef<Mail<Msg>>, stamp: Stamp, kept: bool) -> Result<(), Full> {
+    pub(super) fn saved(&mut self, stamp: Stamp, kept: bool) -> Result<(), Full> {
         self.saving = false;
         if kept {
             self.saved = Some(stamp);
         }
         let current = self.session.as_ref().map(Session::stamp);
         if kept && !self.flushes.is_empty() && current != Some(stamp) {
-            return self.save(me);
+            return self.save();
         }
         self.flushes.drain(..).for_each(|reply| reply.send(kept));
         Ok(())
     }
 
-    pub(super) fn flush(&mut self, me: &ActorRef<Mail<Msg>>, reply: Reply<bool>) -> Result<(), Full> {
+    pub(super) fn flush(&mut self, reply: Reply<bool>) -> Result<(), Full> {
         let caught_up = self.session.as_ref().is_some_and(Session::is_caught_up);
         let current = self.session.as_ref().map(Session::stamp);
         if !caught_up || self.flushes.len() >= MAILBOX_MAX || (current == self.saved && !self.saving) {
@@ -54,7 +53,7 @@ impl State {
             return Ok(());
         }
         self.flushes.push(reply);
-        self.save(me)
+        self.save()
     }
 }
 

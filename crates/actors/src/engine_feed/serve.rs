@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use actor_kit::{Failed, Full, Mail};
+use actor_kit::{Failed, Full};
 use bytes::Bytes;
 use identity::Incarnation;
 use ports::bus::{self, Message, Received, Subscription};
-use ractor::ActorRef;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::Instrument as _;
@@ -20,8 +19,8 @@ use super::{
 };
 
 impl State {
-    pub(super) async fn beat(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
-        self.poll(me)?;
+    pub(super) async fn beat(&mut self) -> Result<(), Full> {
+        self.poll()?;
         let Some(session) = self.session.as_ref().filter(|session| session.is_caught_up()) else {
             return Ok(());
         };
@@ -31,7 +30,7 @@ impl State {
         }
         // Whether a card is its own, an agent that comes back sees by the life that it kept: that cannot wait.
         if self.saved.map(|(life, ..)| life) != self.session.as_ref().map(Session::incarnation) {
-            self.save(me)?;
+            self.save()?;
         }
         Ok(())
     }
@@ -57,51 +56,42 @@ impl State {
         }
     }
 
-    pub(super) fn subscribe(&mut self, me: &ActorRef<Mail<Msg>>) -> Result<(), Full> {
+    pub(super) fn subscribe(&mut self) -> Result<(), Full> {
         let bus = Arc::clone(&self.args.bus);
         let subject = wire::subject::sync(&self.args.namespace, &self.args.model, &self.args.holder);
         let work = async move { bus.subscribe(&subject, QUESTIONS_MAX).await };
         let done =
             |outcome: Result<_, Failed>| Msg::Subscribed(outcome.unwrap_or(Err(bus::Error::Disconnected)));
-        self.children.run(me, SUBSCRIBE_DEADLINE, work, done).map(drop)
+        self.children.run(SUBSCRIBE_DEADLINE, work, done).map(drop)
     }
 
-    pub(super) fn hear(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        mut subscription: Box<dyn Subscription>,
-    ) -> Result<(), Full> {
+    pub(super) fn hear(&mut self, mut subscription: Box<dyn Subscription>) -> Result<(), Full> {
         let work = async move { subscription.next().await.map(|received| (subscription, received)) };
         let ended = |outcome: Result<Option<_>, Failed>| match outcome {
             Ok(Some((subscription, received))) => Msg::Asked(subscription, received),
             Ok(None) | Err(_) => Msg::Unsubscribed,
         };
-        self.children.pump(me, work, ended).map(drop)
+        self.children.pump(work, ended).map(drop)
     }
 
-    pub(super) async fn asked(&mut self, me: &ActorRef<Mail<Msg>>, received: Received) -> Result<(), Full> {
+    pub(super) async fn asked(&mut self, received: Received) -> Result<(), Full> {
         let Received::Message(message) = received else { return Ok(()) };
         let (Some(reply), Ok(request)) = (&message.reply, Request::decode(&message.payload)) else {
             return Ok(());
         };
         let span = tracing::debug_span!("sync", worker = %self.args.holder.worker, question = request.name());
         self.args.bus.join_trace(&span, &message);
-        self.answer(me, reply.clone(), &request).instrument(span).await
+        self.answer(reply.clone(), &request).instrument(span).await
     }
 
-    async fn answer(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        reply: String,
-        request: &Request,
-    ) -> Result<(), Full> {
+    async fn answer(&mut self, reply: String, request: &Request) -> Result<(), Full> {
         let answer = match &self.session {
             Some(session) => answers::answer(request, session, &mut self.copies, self.args.clock.now()),
             None => answers::refuse(Refusal::Busy),
         };
         match answer {
             Ok(Answer::Now(payload)) => self.publish(reply, payload).await,
-            Ok(Answer::AfterCopy) => self.copy(me, reply).await?,
+            Ok(Answer::AfterCopy) => self.copy(reply).await?,
             Err(error) => {
                 tracing::error!(worker = %self.args.holder.worker, %error, "answer cannot be encoded");
             }
@@ -109,7 +99,7 @@ impl State {
         Ok(())
     }
 
-    async fn copy(&mut self, me: &ActorRef<Mail<Msg>>, reply: String) -> Result<(), Full> {
+    async fn copy(&mut self, reply: String) -> Result<(), Full> {
         let Some(session) = &self.session else { return Ok(()) };
         if self.copy_waiters.len() >= COPY_WAITERS_MAX {
             if let Ok(Answer::Now(payload)) = answers::refuse(Refusal::Busy) {
@@ -137,7 +127,7 @@ impl State {
         let done = move |outcome: Result<Cut, Failed>| {
             Msg::Copied(incarnation, outcome.unwrap_or(Err(Refusal::Busy)))
         };
-        self.children.run(me, COPY_DEADLINE, work, done).map(drop)
+        self.children.run(COPY_DEADLINE, work, done).map(drop)
     }
 
     pub(super) async fn copied(&mut self, incarnation: Incarnation, cut: Cut) {

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use actor_kit::{Children, Failed, Mail};
+use actor_kit::{Children, Failed};
 use ports::Bus;
 use ports::bus::{self, Message};
-use ractor::ActorRef;
 use wire::notice::{Notice, Notices};
 
 use super::{LoadBoardArgs, Msg, PUBLISH_DEADLINE};
@@ -40,27 +39,22 @@ impl Outbox {
     pub(super) fn put(
         &mut self,
         notices: Vec<Notice>,
-        me: &ActorRef<Mail<Msg>>,
-        children: &mut Children,
+        children: &mut Children<Msg>,
     ) -> Result<(), actor_kit::Full> {
         self.waiting.extend(notices);
         while self.waiting.len() > WAITING_MAX {
             self.waiting.pop_front();
         }
-        if self.sending { Ok(()) } else { self.send(me, children) }
+        if self.sending { Ok(()) } else { self.send(children) }
     }
 
     /// Notes that a message is out, and sends the next.
-    pub(super) fn sent(
-        &mut self,
-        me: &ActorRef<Mail<Msg>>,
-        children: &mut Children,
-    ) -> Result<(), actor_kit::Full> {
+    pub(super) fn sent(&mut self, children: &mut Children<Msg>) -> Result<(), actor_kit::Full> {
         self.sending = false;
-        self.send(me, children)
+        self.send(children)
     }
 
-    fn send(&mut self, me: &ActorRef<Mail<Msg>>, children: &mut Children) -> Result<(), actor_kit::Full> {
+    fn send(&mut self, children: &mut Children<Msg>) -> Result<(), actor_kit::Full> {
         let notices: Vec<Notice> = self.waiting.drain(..self.waiting.len().min(BATCH_MAX)).collect();
         if notices.is_empty() {
             return Ok(());
@@ -77,7 +71,7 @@ impl Outbox {
         let bus = Arc::clone(&self.bus);
         let work = async move { bus.publish(message).await };
         let done = |_: Result<Result<(), bus::Error>, Failed>| Msg::Announced;
-        children.run(me, PUBLISH_DEADLINE, work, done)?;
+        children.run(PUBLISH_DEADLINE, work, done)?;
         self.sending = true;
         Ok(())
     }

@@ -78,6 +78,14 @@ fn every_crate_names_only_what_lies_below() {
 }
 
 #[test]
+fn actors_are_run_in_one_place() {
+    let members = tree::members();
+    let naming = members.iter().filter(|member| member.dependencies.iter().any(|name| name == "ractor"));
+    let naming: Vec<&str> = naming.map(|member| member.name.as_str()).collect();
+    assert_eq!(naming, ["actor-kit"], "crates that name ractor");
+}
+
+#[test]
 fn every_crate_inherits_the_lints() {
     let bare: Vec<String> = tree::members()
         .into_iter()
