@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actor_kit::{Actor, Address, Children, Failed, Fault, Me, Node, Spec};
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use identity::WorkerId;
 use membership::presence::{Bounds, Signal};
@@ -24,11 +23,13 @@ pub use fleet::{Fleet, Seat, Served, Worker};
 pub use table::Pulse;
 use table::Table;
 
+use crate::published::Published;
+
 /// The directory of workers; cheap to clone, outlives the actor's restarts.
 #[derive(Clone, Debug)]
 pub struct DirectoryHandle {
     address: Address<Msg>,
-    published: Arc<Published>,
+    published: Arc<Published<Fleet>>,
 }
 
 /// What a directory needs.
@@ -48,22 +49,13 @@ pub struct DirectoryArgs {
     pub last_view: Option<Arc<dyn StateStore>>,
 }
 
-#[derive(Debug)]
-struct Published {
-    fleet: ArcSwap<Fleet>,
-    version: watch::Sender<u64>,
-}
-
 impl DirectoryHandle {
     /// Starts the directory in a node, as `directory/<namespace>`.
     ///
     /// # Errors
     /// As [`Node::supervise`].
     pub async fn start(node: &Node, args: DirectoryArgs) -> Result<Self, actor_kit::node::Error> {
-        let published = Arc::new(Published {
-            fleet: ArcSwap::from_pointee(Fleet::default()),
-            version: watch::Sender::new(0),
-        });
+        let published = Arc::new(Published::new(Fleet::default()));
         let spec = Spec::new(format!("directory/{}", args.namespace), MAILBOX_MAX);
         let address = node.supervise::<State>(spec, (args, Arc::clone(&published))).await?;
         Ok(Self { address, published })
@@ -72,25 +64,18 @@ impl DirectoryHandle {
     /// Returns the present view; no mailbox hop.
     #[must_use]
     pub fn fleet(&self) -> Arc<Fleet> {
-        self.published.fleet.load_full()
+        self.published.load_full()
     }
 
     /// Watches the version of the view.
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {
-        self.published.version.subscribe()
+        self.published.changed()
     }
 
     /// Waits until the view satisfies a condition.
     pub async fn wait_for(&self, condition: impl Fn(&Fleet) -> bool) -> Arc<Fleet> {
-        let mut changed = self.changed();
-        loop {
-            changed.borrow_and_update();
-            let fleet = self.fleet();
-            if condition(&fleet) || changed.changed().await.is_err() {
-                return fleet;
-            }
-        }
+        self.published.wait_for(condition).await
     }
 
     /// Reports that a worker's engine refused a connection: it is down at once.
@@ -105,7 +90,7 @@ impl DirectoryHandle {
 
     /// Reports that a worker's engine answered a request; free unless the worker is suspect.
     pub fn answered(&self, worker: &WorkerId) {
-        if self.published.fleet.load().worker(worker).is_some_and(|worker| worker.standing.suspect) {
+        if self.published.load().worker(worker).is_some_and(|worker| worker.standing.suspect) {
             self.report(worker, Signal::Answered);
         }
     }
@@ -150,7 +135,7 @@ enum Msg {
 
 struct State {
     args: DirectoryArgs,
-    published: Arc<Published>,
+    published: Arc<Published<Fleet>>,
     table: Table,
     /// The view that is kept; none before the first is.
     kept: Option<Bytes>,
@@ -163,10 +148,10 @@ struct State {
 
 impl Actor for State {
     type Msg = Msg;
-    type Args = (DirectoryArgs, Arc<Published>);
+    type Args = (DirectoryArgs, Arc<Published<Fleet>>);
 
     fn begin(me: Me<Msg>, (args, published): Self::Args) -> Result<Self, Fault> {
-        let table = Table::resume(args.bounds, &published.fleet.load());
+        let table = Table::resume(args.bounds, &published.load());
         let mut children = Children::new(me, CHILDREN_MAX);
         children.tick(TICK, || Msg::Tick)?;
         children.after(Duration::ZERO, Msg::Watch)?;
@@ -339,15 +324,13 @@ impl State {
     }
 
     fn publish(&mut self, now: Duration) {
-        let before = self.published.fleet.load();
+        let before = self.published.load();
         let fleet = self.table.view(before.version() + 1, now);
         if !before.differs(&fleet) {
             return;
         }
         log_changes(&before, &fleet);
-        let version = fleet.version();
-        self.published.fleet.store(Arc::new(fleet));
-        self.published.version.send_replace(version);
+        self.published.replace(fleet);
     }
 }
 

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actor_kit::{Actor, Address, Children, Failed, Fault, Full, Me, Node, Reply, Spec, address};
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use engine_events::Config;
 use identity::{Holder, Incarnation, ModelName};
@@ -36,6 +35,8 @@ use listen::{Arrival, End, carry_out};
 use session::{Order, Session};
 use status::Outlook;
 
+use crate::published::Published;
+
 /// Opens an engine's feed, as often as the actor needs a new one.
 pub trait Feeds: Send + Sync + std::fmt::Debug {
     /// Opens the feed; nothing is connected before it is first waited for.
@@ -46,7 +47,7 @@ pub trait Feeds: Send + Sync + std::fmt::Debug {
 #[derive(Clone, Debug)]
 pub struct EngineFeedHandle {
     address: Address<Msg>,
-    published: Arc<Published>,
+    published: Arc<Published<FeedStatus>>,
 }
 
 /// What a feed needs.
@@ -76,22 +77,13 @@ pub struct EngineFeedArgs {
     pub clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug)]
-struct Published {
-    status: ArcSwap<FeedStatus>,
-    version: watch::Sender<u64>,
-}
-
 impl EngineFeedHandle {
     /// Starts to follow an engine in a node, as `engine-feed/<model>/<worker>/<rank>`.
     ///
     /// # Errors
     /// As [`Node::supervise`].
     pub async fn start(node: &Node, args: EngineFeedArgs) -> Result<Self, actor_kit::node::Error> {
-        let published = Arc::new(Published {
-            status: ArcSwap::from_pointee(FeedStatus::default()),
-            version: watch::Sender::new(0),
-        });
+        let published = Arc::new(Published::new(FeedStatus::default()));
         let spec = Spec::new(name(&args), MAILBOX_MAX);
         let address = node.supervise::<State>(spec, (args, Arc::clone(&published))).await?;
         Ok(Self { address, published })
@@ -106,13 +98,13 @@ impl EngineFeedHandle {
     /// Returns the present state; no mailbox hop.
     #[must_use]
     pub fn status(&self) -> Arc<FeedStatus> {
-        self.published.status.load_full()
+        self.published.load_full()
     }
 
     /// Watches the version of the state.
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {
-        self.published.version.subscribe()
+        self.published.changed()
     }
 
     /// Saves a checkpoint now, as before a planned stop; answers whether it was kept.
@@ -186,7 +178,7 @@ enum Stage {
 
 struct State {
     args: EngineFeedArgs,
-    published: Arc<Published>,
+    published: Arc<Published<FeedStatus>>,
     subject: String,
     children: Children<Msg>,
     nudge: Arc<Notify>,
@@ -207,7 +199,7 @@ struct State {
 
 impl Actor for State {
     type Msg = Msg;
-    type Args = (EngineFeedArgs, Arc<Published>);
+    type Args = (EngineFeedArgs, Arc<Published<FeedStatus>>);
 
     fn begin(me: Me<Msg>, (args, published): Self::Args) -> Result<Self, Fault> {
         let mut children = Children::new(me, CHILDREN_MAX);
@@ -420,9 +412,8 @@ impl State {
 
     fn publish_status(&mut self) {
         let status = self.outlook.status(self.session.as_ref());
-        if **self.published.status.load() != status {
-            self.published.status.store(Arc::new(status));
-            self.published.version.send_modify(|version| *version += 1);
+        if **self.published.load() != status {
+            self.published.replace(status);
         }
     }
 }

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actor_kit::{Actor, Address, Children, Fault, Me, Node, Reply, Spec, address};
-use arc_swap::ArcSwap;
 use block_index::{Branch, Broken, Limits, Stats};
 use identity::{Holder, Incarnation, KeySetDigest, ModelName};
 use membership::Run;
@@ -25,11 +24,13 @@ use store::Store;
 pub(crate) use view::pulses;
 pub use view::{HolderView, IndexView, agreement};
 
+use crate::published::Published;
+
 /// The index of one model; cheap to clone, outlives the actor's restarts.
 #[derive(Clone, Debug)]
 pub struct IndexerHandle {
     address: Address<Msg>,
-    published: Arc<Published>,
+    shown: Arc<Shown>,
 }
 
 /// What an indexer needs.
@@ -93,10 +94,9 @@ pub enum Withheld {
 }
 
 #[derive(Debug)]
-struct Published {
+struct Shown {
     model: ModelName,
-    view: ArcSwap<IndexView>,
-    version: watch::Sender<u64>,
+    view: Published<IndexView>,
     ready: AtomicBool,
     epoch: AtomicU64,
 }
@@ -108,52 +108,44 @@ impl IndexerHandle {
     /// As [`Node::supervise`].
     pub async fn start(node: &Node, args: IndexerArgs) -> Result<Self, actor_kit::node::Error> {
         let (_, reader) = block_index::new(Limits { holders_max: 1, blocks_max: 1 });
-        let published = Arc::new(Published {
+        let shown = Arc::new(Shown {
             model: args.model.clone(),
-            view: ArcSwap::from_pointee(IndexView::empty(reader)),
-            version: watch::Sender::new(0),
+            view: Published::new(IndexView::empty(reader)),
             ready: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
         });
         let spec = Spec::new(format!("indexer/{}", args.model), MAILBOX_MAX);
-        let address = node.supervise::<State>(spec, (args, Arc::clone(&published))).await?;
-        Ok(Self { address, published })
+        let address = node.supervise::<State>(spec, (args, Arc::clone(&shown))).await?;
+        Ok(Self { address, shown })
     }
 
     /// Returns the model.
     #[must_use]
     pub fn model(&self) -> &ModelName {
-        &self.published.model
+        &self.shown.model
     }
 
     /// Returns the present view; no mailbox hop.
     #[must_use]
     pub fn view(&self) -> Arc<IndexView> {
-        self.published.view.load_full()
+        self.shown.view.load_full()
     }
 
     /// Watches the version of the view.
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {
-        self.published.version.subscribe()
+        self.shown.view.changed()
     }
 
     /// Waits until the view satisfies a condition.
     pub async fn wait_for(&self, condition: impl Fn(&IndexView) -> bool) -> Arc<IndexView> {
-        let mut changed = self.changed();
-        loop {
-            changed.borrow_and_update();
-            let view = self.view();
-            if condition(&view) || changed.changed().await.is_err() {
-                return view;
-            }
-        }
+        self.shown.view.wait_for(condition).await
     }
 
     /// Tells whether the replica was ready once; latches over restarts.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.published.ready.load(Ordering::Acquire)
+        self.shown.ready.load(Ordering::Acquire)
     }
 
     /// Applies a batch; for the replicator, which sends the next one when this one is answered.
@@ -223,7 +215,7 @@ enum Msg {
 }
 
 struct State {
-    published: Arc<Published>,
+    shown: Arc<Shown>,
     clock: Arc<dyn Clock>,
     store: Store,
     epoch: u64,
@@ -234,15 +226,15 @@ struct State {
 
 impl Actor for State {
     type Msg = Msg;
-    type Args = (IndexerArgs, Arc<Published>);
+    type Args = (IndexerArgs, Arc<Shown>);
 
-    fn begin(me: Me<Msg>, (args, published): Self::Args) -> Result<Self, Fault> {
-        let epoch = published.epoch.fetch_add(1, Ordering::AcqRel) + 1;
+    fn begin(me: Me<Msg>, (args, shown): Self::Args) -> Result<Self, Fault> {
+        let epoch = shown.epoch.fetch_add(1, Ordering::AcqRel) + 1;
         let mut children = Children::new(me, 1);
         children.tick(SWEEP_PERIOD, || Msg::Sweep)?;
         let takeover_by = (epoch > 1).then(|| args.clock.now() + TAKEOVER_MAX);
         let store = Store::new(args.limits);
-        Ok(Self { published, clock: args.clock, store, epoch, takeover_by, _children: children })
+        Ok(Self { shown, clock: args.clock, store, epoch, takeover_by, _children: children })
     }
 
     async fn handle(&mut self, message: Msg) -> Result<(), Fault> {
@@ -270,7 +262,7 @@ impl State {
         self.store.sweep(SWEEP_BUDGET);
         self.store.learn(batch.statuses, &batch.forgotten);
         if batch.ready {
-            self.published.ready.store(true, Ordering::Release);
+            self.shown.ready.store(true, Ordering::Release);
         }
         self.publish();
         outcome
@@ -284,14 +276,13 @@ impl State {
     }
 
     fn publish(&mut self) {
-        let old = self.published.view.load_full();
+        let old = self.shown.view.load_full();
         if self.takeover_by.is_some_and(|by| self.clock.now() < by && !self.has_caught_up(&old)) {
-            self.published.view.store(Arc::new(old.with_news(self.store.statuses())));
+            self.shown.view.replace(old.with_news(self.store.statuses()));
         } else {
             self.takeover_by = None;
-            self.published.view.store(Arc::new(self.store.view(self.epoch)));
+            self.shown.view.replace(self.store.view(self.epoch));
         }
-        self.published.version.send_modify(|version| *version += 1);
     }
 
     /// Tells whether every holder that counts in the old view is live in this life, or is known to have left.

@@ -15,6 +15,7 @@ pub mod name_learner;
 mod normal_url;
 mod peer_desk;
 pub mod preprocessor;
+mod published;
 pub mod remote_index;
 pub mod replicator;
 pub mod scheduler;
