@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use identity::MediaId;
+use media_decode::Unfit;
 use moka::future::Cache;
 use moka::policy::EvictionPolicy;
 
@@ -31,11 +32,14 @@ pub struct Bitmap {
     pub stored: Stored,
 }
 
+/// What became of an image; unfit ones are handed over as they are.
+pub type Decoded = Result<Arc<Bitmap>, Unfit>;
+
 /// Decodes images; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bitmaps {
     config: Config,
-    cache: Cache<MediaId, Option<Arc<Bitmap>>>,
+    cache: Cache<MediaId, Decoded>,
     pool: Preprocessor,
 }
 
@@ -46,8 +50,8 @@ impl Bitmaps {
     /// Makes an empty cache.
     #[must_use]
     pub fn new(config: Config, pool: Preprocessor) -> Self {
-        let weight = |_: &MediaId, bitmap: &Option<Arc<Bitmap>>| {
-            let bytes = bitmap.as_ref().map_or(0, |bitmap| bitmap.stored.bytes.len());
+        let weight = |_: &MediaId, decoded: &Decoded| {
+            let bytes = decoded.as_ref().map_or(0, |bitmap| bitmap.stored.bytes.len());
             u32::try_from(bytes + ENTRY_BYTES).unwrap_or(u32::MAX)
         };
         let cache = Cache::builder()
@@ -58,29 +62,28 @@ impl Bitmaps {
         Self { config, cache, pool }
     }
 
-    /// Decodes the image that an id names; none where it is to be handed over as it is.
+    /// Decodes the image that an id names.
     ///
     /// # Errors
     /// The pool is overloaded, or a job failed.
-    pub async fn of(
-        &self,
-        id: &MediaId,
-        stored: &Stored,
-    ) -> Result<Option<Arc<Bitmap>>, preprocessor::Error> {
+    pub async fn of(&self, id: &MediaId, stored: &Stored) -> Result<Decoded, preprocessor::Error> {
         let decode = async {
             let (file, pixels_max) = (stored.bytes.clone(), self.config.pixels_max);
             let decoded = self.pool.run(usize::MAX, move || {
                 let bitmap = Bytes::from(media_decode::to_bitmap(&file, pixels_max)?);
-                Ok::<_, media_decode::Unfit>((prompt::media_id(&bitmap), bitmap))
+                Ok::<_, Unfit>((prompt::media_id(&bitmap), bitmap))
             });
             Ok(match decoded.await? {
-                Ok((id, bytes)) => Some(Arc::new(Bitmap {
-                    id,
-                    stored: Stored { bytes, media_type: Arc::from("image/bmp") },
-                })),
+                Ok((id, bytes)) => {
+                    Ok(Arc::new(Bitmap { id, stored: Stored { bytes, media_type: Arc::from("image/bmp") } }))
+                }
+                Err(Unfit::Panicked) => {
+                    tracing::error!(media = %id, "decoder panicked");
+                    Err(Unfit::Panicked)
+                }
                 Err(why) => {
                     tracing::debug!(%why, "image is handed over as it is");
-                    None
+                    Err(why)
                 }
             })
         };

@@ -1,3 +1,5 @@
+use std::panic::{UnwindSafe, catch_unwind};
+
 use media_probe::{Format, Orientation, Probe, probe_whole};
 
 use crate::format;
@@ -23,17 +25,27 @@ pub fn to_bitmap(file: &[u8], pixels_max: u64) -> Result<Vec<u8>, Unfit> {
         return Err(Unfit::Pixels { pixels, pixels_max });
     }
     let stored = if orientation.swaps() { (size.1, size.0) } else { size };
-    let raster = match format {
-        Format::Png => format::png(file)?,
-        Format::Gif => format::gif(file)?,
-        Format::WebP => format::webp(file)?,
-        Format::Jpeg | Format::Bmp | Format::Tiff | Format::Avif | Format::Heic => return Err(Unfit::Format),
-    };
+    let raster = contained(|| decoded(format, file))?;
     let decoded = (u32::try_from(raster.width), u32::try_from(raster.height));
     if decoded != (Ok(stored.0), Ok(stored.1)) {
         return Err(Unfit::broken("header and pixels differ in size"));
     }
     written(&raster, size, orientation)
+}
+
+/// Makes a decoder's panic a reason.
+fn contained<R>(decode: impl FnOnce() -> Result<R, Unfit> + UnwindSafe) -> Result<R, Unfit> {
+    catch_unwind(decode).unwrap_or(Err(Unfit::Panicked))
+}
+
+fn decoded(format: Format, file: &[u8]) -> Result<Raster, Unfit> {
+    match format {
+        Format::Png => format::png(file),
+        Format::Gif => format::gif(file),
+        Format::Jpeg => format::jpeg(file),
+        Format::WebP => format::webp(file),
+        Format::Bmp | Format::Tiff | Format::Avif | Format::Heic => Err(Unfit::Format),
+    }
 }
 
 fn written(raster: &Raster, (width, height): (u32, u32), orientation: Orientation) -> Result<Vec<u8>, Unfit> {
@@ -86,5 +98,16 @@ fn write_row(
         if let Some(&[red, green, blue]) = raster.rgb.get(at..at + 3) {
             bitmap.extend([blue, green, red]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_contained() {
+        assert_eq!(contained(|| Ok(7)), Ok(7));
+        assert_eq!(contained(|| -> Result<u8, Unfit> { panic!("on purpose") }), Err(Unfit::Panicked));
     }
 }

@@ -18,6 +18,9 @@ pub enum Unfit {
     /// Its frames are such that other decoders compose them differently.
     #[error("frames that are not composed here")]
     Frames,
+    /// It found a bug in a decoder.
+    #[error("a decoder panicked")]
+    Panicked,
     /// It cannot be decoded.
     #[error("cannot be decoded: {reason}")]
     Broken {
@@ -39,6 +42,7 @@ impl Unfit {
             Self::Pixels { .. } => "pixels",
             Self::Colours => "colours",
             Self::Frames => "frames",
+            Self::Panicked => "panicked",
             Self::Broken { .. } => "broken",
         }
     }

@@ -16,6 +16,7 @@ use prompt::DataUri;
 
 use crate::courier::Courier;
 use crate::media_address::MediaAddress;
+use crate::metrics::Metrics;
 use crate::payload::Payload;
 use crate::shared::Shared;
 
@@ -63,7 +64,7 @@ impl Shared {
     }
 
     async fn url_for(&self, handed: &Handed, card: &Card) -> Result<Bytes, preprocessor::Error> {
-        let form = self.hand_over.form(handed).await?;
+        let form = self.hand_over.form(handed, &self.metrics).await?;
         let reason = match &self.hand_over.way {
             Way::Data => "",
             Way::Url(address) => {
@@ -94,9 +95,12 @@ impl Shared {
 }
 
 impl HandOver {
-    async fn form(&self, handed: &Handed) -> Result<Form, preprocessor::Error> {
+    async fn form(&self, handed: &Handed, metrics: &Metrics) -> Result<Form, preprocessor::Error> {
         let bitmap = match &self.bitmaps {
-            Some(bitmaps) => bitmaps.of(&handed.id, &handed.stored).await?,
+            Some(bitmaps) => {
+                let decoded = bitmaps.of(&handed.id, &handed.stored).await?;
+                decoded.inspect_err(|unfit| metrics.media_undecoded(unfit.as_str())).ok()
+            }
             None => None,
         };
         Ok(match bitmap {

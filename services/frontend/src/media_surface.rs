@@ -62,8 +62,8 @@ impl MediaSurface {
             return Ok((stored, outcome));
         };
         match bitmaps.of(&id, &stored).await {
-            Ok(Some(bitmap)) => Ok((bitmap.stored.clone(), outcome)),
-            Ok(None) => Ok((stored, outcome)),
+            Ok(Ok(bitmap)) => Ok((bitmap.stored.clone(), outcome)),
+            Ok(Err(_)) => Ok((stored, outcome)),
             Err(error) => Err((error.into(), "overloaded")),
         }
     }

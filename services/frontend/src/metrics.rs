@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     cancelled: Counter,
     media: Family<MediaLabels, Counter>,
     handed: Family<HandedLabels, Counter>,
+    undecoded: Family<ReasonLabels, Counter>,
     served: Family<OutcomeLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
     decision: Histogram,
@@ -114,6 +115,7 @@ impl Metrics {
             cancelled: Counter::default(),
             media: Family::default(),
             handed: Family::default(),
+            undecoded: Family::default(),
             served: Family::default(),
             tokens: Family::default(),
             decision: Histogram::new(exponential_buckets(0.000_01, 2.0, 16)),
@@ -137,6 +139,8 @@ impl Metrics {
         registry.register("cancelled_requests", "Requests whose client went away", self.cancelled.clone());
         registry.register("media_items", "Media items, by source and outcome", self.media.clone());
         registry.register("media_handed_over", "Media handed to workers, by way", self.handed.clone());
+        let help = "Media handed over as they are although decoding is on, by reason";
+        registry.register("media_undecoded", help, self.undecoded.clone());
         registry.register("media_served", "Requests to the media listener, by outcome", self.served.clone());
         registry.register("prompt_tokens", "Prompt tokens routed, by kind", self.tokens.clone());
         registry.register("decision_seconds", "From parsed body to decision", self.decision.clone());
@@ -192,6 +196,10 @@ impl Metrics {
 
     pub(crate) fn media_handed(&self, way: &'static str, form: &'static str, reason: &'static str) {
         self.handed.get_or_create(&HandedLabels { way, form, reason }).inc();
+    }
+
+    pub(crate) fn media_undecoded(&self, reason: &'static str) {
+        self.undecoded.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     pub(crate) fn media_served(&self, outcome: &'static str) {

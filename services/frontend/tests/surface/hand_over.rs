@@ -244,5 +244,8 @@ async fn decoded_images_keep_the_identity_of_their_file() {
             HandOverConfig::File => url.ends_with(id.as_str()),
         };
         assert!(as_is, "{url}");
+        let metrics = rig.get("/metrics").await;
+        let metrics = std::str::from_utf8(&metrics.body).unwrap().to_owned();
+        assert!(metrics.contains("sightline_media_undecoded_total{reason=\"broken\"} 1"), "{metrics}");
     }
 }
