@@ -11,6 +11,7 @@ mod access;
 mod bad_input;
 mod chats;
 mod failures;
+mod forms;
 mod hand_over;
 mod hostile;
 mod late_media;
