@@ -16,6 +16,7 @@ mod hand_over;
 mod hostile;
 mod late_media;
 mod learning;
+mod media_kwargs;
 mod rig;
 mod tenants;
 mod tls;
