@@ -214,8 +214,8 @@ pub enum Fault {
     /// It cannot be fetched.
     #[error(transparent)]
     Fetch(dim_cache::Error),
-    /// It has only a name, and nobody knows it.
-    #[error("the uuid is unknown and no data is provided")]
+    /// It has only a name, and what that stands for is not known, or not any more.
+    #[error("nothing is known of its uuid, or no longer: send its data along with it")]
     UnknownName,
     /// Its URL is of the engine's own disk.
     #[error("file URLs are not allowed")]

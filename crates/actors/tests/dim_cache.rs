@@ -1,14 +1,18 @@
 //! The media cache against an origin in memory.
+#![expect(clippy::unwrap_used, reason = "test code outside of test functions")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actors::dim_cache::{Config, Error, Lost};
-use actors::{DimCache, Preprocessor};
+use actors::media_resolver::{self, Asker, Elsewhere, Resolved};
+use actors::{DimCache, MediaResolver, Preprocessor};
 use bytes::Bytes;
+use identity::ModelName;
 use ports::TokioClock;
 use ports::media_source::memory::{MemorySource, Resource};
 use ports::media_source::{self, Freshness, Validator};
+use prompt::{ChatRequest, DataUri};
 
 const URL: &str = "http://origin.example/i.png";
 
@@ -176,4 +180,48 @@ async fn bytes_without_room_are_had_again_only_if_they_are_the_same() {
     assert_eq!(cache.recover(&prompt::media_id(b"never seen")).await, Err(Lost::Unknown));
     source.remove(URL);
     assert!(matches!(cache.recover(&new).await, Err(Lost::Origin(_))));
+}
+
+/// A request for two images, of which the second comes with these members.
+fn request(second: &str) -> ChatRequest {
+    let data = String::from_utf8(DataUri::spell("image/png", &png(5)).to_vec()).unwrap();
+    let first = format!(r#""image_url":{{"url":"{data}"}}"#);
+    let second = second.replace("DATA", &first);
+    let body = format!(r#"{{"messages":[{{"role":"user","content":[{{{first}}},{{{second}}}]}}]}}"#);
+    ChatRequest::parse(&Bytes::from(body)).unwrap()
+}
+
+/// A resolver to which a client has told what it calls an image.
+async fn told(keep: Duration) -> MediaResolver {
+    let cache = cache_with(Config { keep, ..Config::default() }, &MemorySource::default());
+    let resolver = MediaResolver::new(media_resolver::Config::default(), cache);
+    let given = request(r#"DATA,"uuid":"cat""#);
+    let resolved = Resolved::join(&given, resolver.read_body(&given).unwrap(), Elsewhere::default());
+    resolver.remember(&given, &resolved, "north").await;
+    resolver
+}
+
+#[tokio::test]
+async fn a_name_that_was_forgotten_is_told_by_its_index_and_what_to_do() {
+    let (named, model) =
+        (request(r#""type":"image_url","image_url":null,"uuid":"cat""#), ModelName::new("m"));
+    let ask = |resolver: MediaResolver, tenant: &'static str| {
+        let (named, model) = (named.clone(), model.clone());
+        async move { resolver.look_up(&named, Asker { tenant, model: &model, bytes: true }).await.map(drop) }
+    };
+    let resolver = told(Duration::from_secs(3600)).await;
+    assert_eq!(ask(resolver.clone(), "north").await, Ok(()));
+    let never_known = ask(resolver, "south").await.unwrap_err();
+    let resolver = told(Duration::from_millis(20)).await;
+    let forgotten = async {
+        loop {
+            if let Err(error) = ask(resolver.clone(), "north").await {
+                return error;
+            }
+        }
+    };
+    let forgotten = tokio::time::timeout(Duration::from_secs(10), forgotten).await.unwrap();
+    assert_eq!(forgotten, never_known);
+    let expected = "media item 1: nothing is known of its uuid, or no longer: send its data along with it";
+    assert_eq!(forgotten.to_string(), expected);
 }

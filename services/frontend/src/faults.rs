@@ -117,7 +117,11 @@ fn unservable(why: Why) -> ApiError {
     let known = [
         (Why::Context, "context_length_exceeded", "the prompt is longer than any worker's context"),
         (Why::MediaCount, "too_many_media", "the request has more media items than any worker takes"),
-        (Why::MediaNotResident, "unknown_media_uuid", "no worker has the media that come without data"),
+        (
+            Why::MediaNotResident,
+            "unknown_media_uuid",
+            "no worker has the media that come without data: send their data along with their uuids",
+        ),
     ];
     match known.into_iter().find(|(reason, ..)| *reason == why) {
         Some((_, code, message)) => ApiError::bad_request(code, message).param("messages"),

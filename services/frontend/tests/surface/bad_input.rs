@@ -79,6 +79,24 @@ async fn a_bad_image_is_named_by_its_index() {
 }
 
 #[tokio::test]
+async fn a_name_that_nobody_knows_is_told_by_its_index_and_what_to_do() {
+    let mut rig = Rig::start().await;
+    rig.worker("w0", |_| reply(1, 0)).await;
+    let (_, good) = crate::rig::png(28, 28);
+    let body = json!({"model": MODEL, "messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{good}")}},
+        {"type": "image_url", "image_url": null, "uuid": "forgotten"},
+    ]}]});
+    let answer = rig.chat(&body.to_string()).await;
+    assert_eq!((answer.status, answer.code().as_str()), (StatusCode::BAD_REQUEST, "unknown_media_uuid"));
+    let error = answer.json()["error"].clone();
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("media item 1") && message.contains("send its data"), "{error}");
+    assert!(error["param"].as_str().unwrap().starts_with("messages[0].content[1]"), "{error}");
+    assert!(rig.bodies().is_empty());
+}
+
+#[tokio::test]
 async fn bodies_beyond_the_budget_are_shed() {
     let mut config = crate::rig::config();
     config.limits.held_bytes_max = 64 << 10;
