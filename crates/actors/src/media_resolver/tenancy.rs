@@ -21,9 +21,13 @@ impl Resolved {
             for fact in self.facts.iter_mut().filter(|fact| fact.index == edit.index) {
                 fact.id = Some(own.clone());
             }
-            let items = self.items.iter_mut().filter(|item| item.index == edit.index);
-            for known in items.filter_map(|item| item.known.as_mut()) {
-                known.id = own.clone();
+            for item in self.items.iter_mut().filter(|item| item.index == edit.index) {
+                if let Some(known) = &mut item.known {
+                    known.id = own.clone();
+                }
+                if let Some(passed) = &mut item.passed {
+                    passed.id = Some(own.clone());
+                }
             }
         }
         let named = self.items.iter().filter(|item| item.origin == Origin::Named);

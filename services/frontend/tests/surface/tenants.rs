@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use frontend::{KeyConfig, Tenancy};
+use frontend::{Config, KeyConfig, MediaMode, Tenancy};
 use http::{Method, StatusCode};
 use ports::media_source::memory::Resource;
 use serde_json::{Value, json};
@@ -14,6 +14,10 @@ const URL: &str = "http://origin.example/i.png";
 
 /// A frontend that everybody can reach, with two tenants and an operator.
 async fn rig() -> Rig {
+    rig_with(|_| ()).await
+}
+
+async fn rig_with(amend: impl FnOnce(&mut Config)) -> Rig {
     let key = |tenant: &str, operator| KeyConfig {
         key: format!("key-{tenant}"),
         tenant: tenant.to_owned(),
@@ -23,6 +27,7 @@ async fn rig() -> Rig {
     config.listen = "0.0.0.0:0".parse().unwrap();
     config.keys = vec![key("north", false), key("south", false), key("staff", true)];
     config.tenancy = Tenancy::Isolated;
+    amend(&mut config);
     let mut rig = Rig::start_with(config).await;
     rig.worker("w0", |_| reply(1, 0)).await;
     rig
@@ -122,6 +127,89 @@ async fn names_are_of_the_tenant() {
     let north = uuids(&sent(&rig, "north", CHAT, &opaque).await);
     let south = uuids(&sent(&rig, "south", CHAT, &opaque).await);
     assert!(north != south && north != id && !north.contains(&"cat".to_owned()), "{north:?} {south:?}");
+}
+
+/// A frontend as above that leaves images behind URLs to the engines.
+async fn passing_rig() -> Rig {
+    let rig = rig_with(|config| {
+        config.media.mode = MediaMode::Passthrough;
+        config.media.immutable_urls = vec![FIXED.to_owned()];
+    })
+    .await;
+    let (bytes, _) = png(56, 28);
+    for url in [URL, FIXED] {
+        rig.media.put(url, Resource { bytes: bytes.clone(), ..Resource::default() });
+    }
+    rig
+}
+
+/// A URL of which the operator promises that what is behind it never changes.
+const FIXED: &str = "http://origin.example/fixed.png";
+
+#[tokio::test]
+async fn where_engines_fetch_names_and_salts_are_of_the_tenant() {
+    let rig = passing_rig().await;
+    let (bytes, base64) = png(56, 28);
+    let data = format!("data:image/png;base64,{base64}");
+    let part = |url: &str| json!({"type": "image_url", "image_url": {"url": url}, "uuid": "cat"});
+    let body = images(&json!([part(URL), part(FIXED), part(&data)]));
+    let mut salts = BTreeSet::new();
+    let mut ids = BTreeSet::from([prompt::media_id(&bytes).as_str().to_owned(), "cat".to_owned()]);
+    // The names that the same images have where tenants are not kept apart.
+    let mut shared = config();
+    shared.media.mode = MediaMode::Passthrough;
+    shared.media.immutable_urls = vec![FIXED.to_owned()];
+    let mut open = Rig::start_with(shared).await;
+    open.worker("w0", |_| reply(1, 0)).await;
+    open.media.put(FIXED, Resource { bytes, ..Resource::default() });
+    assert_eq!(open.chat(&images(&json!([part(FIXED)])).to_string()).await.status, StatusCode::OK);
+    ids.extend(uuids(&serde_json::from_slice(&open.bodies()[0]).unwrap()));
+    for tenant in ["north", "south"] {
+        let first = sent(&rig, tenant, CHAT, &body).await;
+        let again = sent(&rig, tenant, CHAT, &body).await;
+        assert_eq!(first, again, "one request is one for its tenant");
+        let parts = first["messages"][0]["content"].as_array().unwrap();
+        let urls: Vec<_> = parts.iter().map(|part| part["image_url"]["url"].as_str().unwrap()).collect();
+        assert_eq!(urls, [URL, FIXED, &data], "all go as they came");
+        assert!(parts[0]["uuid"].is_null(), "the engine names what it fetches");
+        for part in &parts[1..] {
+            assert!(ids.insert(text(&part["uuid"])), "{part} names another's image");
+        }
+        assert!(salts.insert(text(&first["cache_salt"])), "{first}");
+        // What is explained is what was sent.
+        let explained = post(&rig, "staff", "/v1/explain", &body).await.json();
+        let explained = explained["media"].as_array().unwrap().iter().map(|item| &item["media_id"]);
+        assert!(explained.filter_map(Value::as_str).all(|id| !ids.contains(id)), "staff has its own names");
+    }
+}
+
+#[tokio::test]
+async fn where_engines_fetch_one_tenants_names_tell_another_nothing() {
+    let rig = passing_rig().await;
+    let (_, base64) = png(56, 28);
+    let data = format!("data:image/png;base64,{base64}");
+    let given = |url: &str, uuid: &str| {
+        images(&json!([{"type": "image_url", "image_url": {"url": url}, "uuid": uuid}]))
+    };
+    let named = |uuid: &str| images(&json!([{"type": "image_url", "image_url": null, "uuid": uuid}]));
+    let id = uuids(&sent(&rig, "north", CHAT, &given(&data, "cat")).await);
+    for url in [URL, FIXED] {
+        sent(&rig, "north", CHAT, &given(url, "dog")).await;
+    }
+    assert_eq!(uuids(&sent(&rig, "north", CHAT, &named("cat")).await), id);
+    let (reached, asked) = (rig.bodies().len(), rig.media.fetches().len());
+    // Whether another tenant has used a name, for bytes or for a URL, makes no difference; nor does naming the id itself.
+    let mut told = BTreeSet::new();
+    for uuid in ["never", "cat", "dog", id[0].as_str()] {
+        let answer = post(&rig, "south", CHAT, &named(uuid)).await;
+        assert_eq!((answer.status, answer.code().as_str()), (StatusCode::BAD_REQUEST, "unknown_media_uuid"));
+        told.insert(answer.body);
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
+    // Bytes that were not seen here are remembered for nobody.
+    let own = post(&rig, "north", CHAT, &named("dog")).await;
+    assert_eq!(own.code(), "unknown_media_uuid");
+    assert_eq!((rig.bodies().len(), rig.media.fetches().len()), (reached, asked));
 }
 
 #[tokio::test]
