@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use identity::{MediaId, ModelName};
 use media_geometry::ImageSize;
-use media_probe::{Format, Probe, probe, probe_whole};
+use media_probe::{Probe, probe, probe_whole};
 use moka::future::Cache;
 use moka::ops::compute::Op;
 use ports::media_source::{Begun, Fetch, Limits, Wanted};
@@ -276,15 +276,18 @@ impl Inner {
     }
 }
 
-/// From how many bytes on a PNG is taken to be as its header says, although what may turn it can stand at its very end:
-/// no writer is known that puts it there in a large file, and predictions are checked.
-const PNG_BYTES_ENOUGH: usize = 16 << 10;
+/// What is read at least of an image that only its end could turn: as much as a first read brings anyway, so that whoever
+/// is no longer is known to the end.
+const BEGINNING_BYTES: usize = 16 << 10;
 
 /// Says how much more of an image must be read to know its size.
+///
+/// A PNG is taken to be as what stands before its image data says: only the whole file could tell more, few writers put
+/// what turns an image behind them, and predictions are checked.
 fn wanted(beginning: &[u8], whole: bool) -> Option<u64> {
     match if whole { probe_whole(beginning) } else { probe(beginning) } {
         Probe::Sized { .. } | Probe::Unknown | Probe::Malformed(_) => None,
-        Probe::Tentative { format: Format::Png, .. } if beginning.len() >= PNG_BYTES_ENOUGH => None,
+        Probe::Tentative { behind_pixels: true, .. } if beginning.len() >= BEGINNING_BYTES => None,
         Probe::Tentative { at_least_bytes, .. } | Probe::NeedMore { at_least_bytes } => Some(at_least_bytes),
     }
 }
@@ -292,7 +295,7 @@ fn wanted(beginning: &[u8], whole: bool) -> Option<u64> {
 /// Reads an image's size; none for what the router does not read, and engines may.
 fn size(beginning: &[u8], whole: bool) -> Result<Option<ImageSize>, Error> {
     match if whole { probe_whole(beginning) } else { probe(beginning) } {
-        Probe::Sized { width, height, .. } | Probe::Tentative { width, height, format: Format::Png, .. } => {
+        Probe::Sized { width, height, .. } | Probe::Tentative { width, height, behind_pixels: true, .. } => {
             Ok(Some(ImageSize::new(width, height)))
         }
         // What may turn it lies past the limit.

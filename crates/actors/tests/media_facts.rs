@@ -110,6 +110,23 @@ async fn a_header_is_read_once_while_fresh_and_confirmed_after() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_png_is_read_up_to_its_image_data() {
+    let (plain, pixels) = (png(28), 8 + 25);
+    let mut turned = plain.get(..pixels).unwrap().to_vec();
+    // A profile longer than the first read, and behind it what turns the image.
+    let exif = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    for (name, data) in [(b"iCCP", &[7; 40_000][..]), (b"eXIf", exif)] {
+        turned.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+        turned.extend([&name[..], data, &[0; 4]].concat());
+    }
+    turned.extend(plain.get(pixels..).unwrap());
+    let side = Side::new("one", "");
+    side.source.put(URL, Resource { bytes: Bytes::from(turned), ..resource(28, None, 60) });
+    let glance = side.headers.glance(URL).await.unwrap();
+    assert_eq!((glance.size, side.source.read_bytes()), (Some(ImageSize::new(56, 28)), 64 << 10));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_forged_signature_costs_others_nothing() {
     let side = Side::new("one", "");
     let signed = format!("{URL}?sig=good");

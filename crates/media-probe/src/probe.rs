@@ -67,6 +67,9 @@ pub enum Probe {
         height: u32,
         /// The length of the prefix that says more.
         at_least_bytes: u64,
+        /// Whether such metadata can only stand behind the image data, and nothing announces them: rare, and told by no
+        /// less than the whole file.
+        behind_pixels: bool,
     },
     /// The size isn't in these bytes.
     NeedMore {
@@ -85,8 +88,24 @@ pub(crate) struct Header {
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) orientation: Orientation,
-    /// The length of the prefix that settles the orientation, if it isn't settled.
-    pub(crate) unsettled: Option<u64>,
+    /// What settles the orientation, if it isn't settled.
+    pub(crate) unsettled: Option<Unsettled>,
+}
+
+/// Where what settles an orientation can stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unsettled {
+    /// The length of the prefix that says more.
+    pub(crate) at_least: u64,
+    /// Whether it can stand only behind the image data, unannounced.
+    pub(crate) behind_pixels: bool,
+}
+
+impl Unsettled {
+    /// Makes that of metadata which are announced, or not passed yet.
+    pub(crate) const fn ahead(at_least: u64) -> Self {
+        Self { at_least, behind_pixels: false }
+    }
 }
 
 impl Header {
@@ -154,7 +173,9 @@ fn conclude(format: Format, header: Header, whole: bool) -> Probe {
     let (width, height) =
         if orientation.swaps() { (header.height, header.width) } else { (header.width, header.height) };
     match header.unsettled {
-        Some(at_least_bytes) if !whole => Probe::Tentative { format, width, height, at_least_bytes },
+        Some(Unsettled { at_least, behind_pixels }) if !whole => {
+            Probe::Tentative { format, width, height, at_least_bytes: at_least, behind_pixels }
+        }
         Some(_) | None => Probe::Sized { format, width, height, orientation },
     }
 }

@@ -81,9 +81,38 @@ fn a_webp_says_that_its_orientation_is_still_to_come() {
         width: 23,
         height: 17,
         at_least_bytes: 38 + 0x0010_0000 + 4,
+        behind_pixels: false,
     };
     assert_eq!(probe(&file), expected);
 }
+
+fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(data.len()).unwrap();
+    [&len.to_be_bytes(), name.as_slice(), data, &[0; 4]].concat()
+}
+
+#[test]
+fn a_png_says_whether_only_its_end_can_turn_it() {
+    let header = chunk(b"IHDR", b"\0\0\0\x17\0\0\0\x11\x08\x02\0\0\0");
+    // A profile larger than any first read, then what turns the image.
+    let metadata = [chunk(b"iCCP", &[7; 40_000]), chunk(b"eXIf", EXIF_6)].concat();
+    let before = [b"\x89PNG\r\n\x1a\n".as_slice(), &header, &metadata].concat();
+    let file = [&before[..], &chunk(b"IDAT", &[7; 100_000])].concat();
+    for len in 24..file.len() {
+        let expected = match len {
+            _ if len < before.len() - 4 => (23, 17, false),
+            _ if len < before.len() + 8 => (17, 23, false),
+            _ => (17, 23, true),
+        };
+        let Probe::Tentative { width, height, behind_pixels, .. } = probe(&file[..len]) else {
+            panic!("{:?} at {len}", probe(&file[..len]));
+        };
+        assert_eq!((width, height, behind_pixels), expected, "{len}");
+    }
+}
+
+/// A TIFF directory whose one entry is orientation 6.
+const EXIF_6: &[u8] = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
 
 fn boxed(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
     let mut out = u32::try_from(data.len() + 8).unwrap().to_be_bytes().to_vec();

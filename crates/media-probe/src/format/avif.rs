@@ -9,7 +9,7 @@ mod items;
 use crate::bytes::{Bytes, Stop};
 use crate::malformed::Malformed;
 use crate::orientation::Orientation;
-use crate::probe::{Format, Header};
+use crate::probe::{Format, Header, Unsettled};
 
 /// The longest `ftyp` box that is searched for a format, in bytes.
 const FTYP_BYTES_MAX: u64 = 1024;
@@ -61,7 +61,9 @@ pub(crate) fn header(bytes: Bytes<'_>, format: Format) -> Result<Header, Stop> {
     match items::orientation(bytes, meta) {
         Ok(orientation) => Ok(Header { orientation, ..header }),
         Err(Stop::NeedMore(_)) if header.width == header.height && !bytes.whole => Ok(header),
-        Err(Stop::NeedMore(at_least)) if !bytes.whole => Ok(Header { unsettled: Some(at_least), ..header }),
+        Err(Stop::NeedMore(at_least)) if !bytes.whole => {
+            Ok(Header { unsettled: Some(Unsettled::ahead(at_least)), ..header })
+        }
         // Metadata that can't be read are left out.
         Err(_) => Ok(header),
     }

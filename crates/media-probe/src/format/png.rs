@@ -14,7 +14,7 @@ use crate::bytes::{Bytes, Stop};
 use crate::exif::oriented;
 use crate::malformed::Malformed;
 use crate::orientation::Orientation;
-use crate::probe::Header;
+use crate::probe::{Header, Unsettled};
 
 /// The longest inflated text that the reference accepts.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -46,7 +46,8 @@ pub(crate) fn header(bytes: Bytes<'_>) -> Result<Header, Stop> {
         }
         Err(Stop::NeedMore(at_least)) if !bytes.whole => {
             let orientation = metadata.orientation()?;
-            return Ok(Header { width, height, orientation, unsettled: Some(at_least) });
+            let unsettled = Some(Unsettled { at_least, behind_pixels: metadata.data_seen });
+            return Ok(Header { width, height, orientation, unsettled });
         }
         // What is broken behind the image data is left out, as the reference does.
         Err(_) if metadata.data_seen => {}

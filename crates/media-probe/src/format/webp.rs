@@ -9,7 +9,7 @@ use crate::bytes::{Bytes, Stop};
 use crate::exif::oriented;
 use crate::malformed::Malformed;
 use crate::orientation::Orientation;
-use crate::probe::Header;
+use crate::probe::{Header, Unsettled};
 
 const EXIF_FLAG: u8 = 0x08;
 const XMP_FLAG: u8 = 0x04;
@@ -51,7 +51,8 @@ fn extended(bytes: Bytes<'_>) -> Result<Header, Stop> {
         Ok(orientation) => Ok(Header::settled(width, height, orientation)),
         Err(Stop::NeedMore(_)) if width == height => Ok(Header::settled(width, height, Orientation::UPRIGHT)),
         Err(Stop::NeedMore(at_least)) if !bytes.whole => {
-            Ok(Header { width, height, orientation: Orientation::UPRIGHT, unsettled: Some(at_least) })
+            let unsettled = Some(Unsettled::ahead(at_least));
+            Ok(Header { width, height, orientation: Orientation::UPRIGHT, unsettled })
         }
         Err(stop) => Err(stop),
     }
