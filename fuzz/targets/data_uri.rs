@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
             if let Ok(other) = other {
                 assert_eq!(bytes, other);
             }
-            let identified = uri.identify(100, LIMIT).unwrap();
+            let identified = uri.identify(LIMIT, |_| 100).unwrap();
             assert_eq!(identified.id, media_id(&bytes));
             assert_eq!(identified.bytes, bytes.len() as u64);
             assert_eq!(identified.prefix, bytes[..bytes.len().min(100)]);
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(prefix.len() >= bytes.len().min(100));
         }
         Err(_) => {
-            assert!(uri.identify(100, LIMIT).is_err());
+            assert!(uri.identify(LIMIT, |_| 100).is_err());
             if let Ok(other) = other {
                 assert!(other.is_empty() || other.len() as u64 > LIMIT, "refused what another decoder reads");
             }

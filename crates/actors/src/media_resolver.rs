@@ -426,11 +426,19 @@ impl Resolved {
     }
 }
 
-/// Items up to this size are decoded once and probed whole; larger ones by their beginning first.
-const WHOLE_BYTES_MAX: usize = 4 << 20;
+/// Items whose first bytes don't tell their size are kept up to this many bytes while they are decoded; larger ones are
+/// decoded twice.
+const KEPT_BYTES_MAX: usize = 4 << 20;
 
 fn identify(uri: &DataUri, kind: MediaKind, bytes_max: u64) -> Result<Known, Fault> {
-    let identified = uri.identify(WHOLE_BYTES_MAX, bytes_max)?;
+    let keep = |beginning: &[u8]| match kind {
+        MediaKind::Image => match media_probe::probe(beginning) {
+            Probe::Tentative { .. } | Probe::NeedMore { .. } => KEPT_BYTES_MAX,
+            Probe::Sized { .. } | Probe::Unknown | Probe::Malformed(_) => beginning.len(),
+        },
+        MediaKind::Video | MediaKind::Audio | MediaKind::Embeds => 0,
+    };
+    let identified = uri.identify(bytes_max, keep)?;
     let (id, bytes) = (identified.id, identified.bytes);
     let whole = u64::try_from(identified.prefix.len()).is_ok_and(|prefix| prefix == bytes);
     let probed = match kind {

@@ -119,7 +119,7 @@ fn data_uri() {
         }
     };
     measure("  decode", || uri().decode(u64::MAX).unwrap());
-    measure("  identify", || uri().identify(16 * 1024, u64::MAX).unwrap());
+    measure("  identify", || uri().identify(u64::MAX, <[u8]>::len).unwrap());
     let edit = MediaEdit { index: 0, uuid: Some("0".repeat(64)), replaces_url: false, unnames: false };
     measure("  rewrite", || request.outline(std::slice::from_ref(&edit)).fill(|_| None));
     measure("  spell as a data URI", || DataUri::spell("image/png", &image));

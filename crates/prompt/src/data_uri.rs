@@ -71,15 +71,24 @@ impl DataUri {
         Ok(bytes)
     }
 
-    /// Decodes the payload in small chunks, hashing it; only its first `prefix_max` bytes are kept.
+    /// Decodes the payload in small chunks, hashing it; of its bytes only the first are kept, as many as `keep` says of
+    /// the first chunk (48 KiB, or all if there are fewer).
     ///
     /// # Errors
     /// When it is empty, not base64, or longer than `bytes_max`.
-    pub fn identify(&self, prefix_max: usize, bytes_max: u64) -> Result<Identified, MediaFault> {
-        let mut hasher = MediaHasher::new();
-        let mut prefix = Vec::with_capacity(prefix_max.min(self.payload.len() / 4 * 3));
+    pub fn identify(
+        &self,
+        bytes_max: u64,
+        keep: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<Identified, MediaFault> {
+        let (mut hasher, mut prefix) = (MediaHasher::new(), Vec::new());
+        let (mut keep, mut prefix_max) = (Some(keep), 0);
         let bytes = self.each_chunk(bytes_max, |chunk| {
             hasher.update(chunk);
+            if let Some(keep) = keep.take() {
+                prefix_max = keep(chunk);
+                prefix.reserve_exact(prefix_max.min(self.payload.len() / 4 * 3));
+            }
             let room = prefix_max.saturating_sub(prefix.len()).min(chunk.len());
             prefix.extend_from_slice(chunk.get(..room).unwrap_or_default());
         })?;
@@ -159,7 +168,7 @@ mod tests {
         let check = |payload: &str, limit: u64, fault: MediaFault| {
             let uri = uri("data:image/png;base64", payload);
             assert_eq!(uri.decode(limit).unwrap_err(), fault);
-            assert_eq!(uri.identify(16, limit).unwrap_err(), fault);
+            assert_eq!(uri.identify(limit, |_| 16).unwrap_err(), fault);
         };
         check("", 100, MediaFault::Empty);
         check("AAA!", 100, MediaFault::Base64 { at: 3 });
@@ -185,7 +194,13 @@ mod tests {
             let uri = uri("data:;base64", &STANDARD.encode(&bytes));
             let spelt = DataUri::parse(&DataUri::spell("", &bytes));
             prop_assert_eq!(spelt.as_ref(), Ok(&uri));
-            let found = uri.identify(keep, u64::MAX).unwrap();
+            let mut first = Vec::new();
+            let told = |chunk: &[u8]| {
+                first.extend_from_slice(chunk);
+                keep
+            };
+            let found = uri.identify(u64::MAX, told).unwrap();
+            prop_assert_eq!(&first[..], &bytes[..len.min(CHUNK / 4 * 3)]);
             prop_assert_eq!(&found.prefix[..], &bytes[..keep.min(len)]);
             prop_assert_eq!((found.id, found.bytes), (media_id(&bytes), bytes.len() as u64));
             let prefix = uri.prefix(keep).unwrap();
