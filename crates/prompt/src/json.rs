@@ -16,6 +16,11 @@ use bytes::Bytes;
 
 pub(crate) use parse::{parse, parse_bounded};
 
+/// Tells whether bytes may stand between a string's quotes as they are.
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    scan::plain(bytes).len == bytes.len()
+}
+
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

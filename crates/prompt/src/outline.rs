@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::json;
+
 /// A request's body, but for the URLs of some of its media; shares the original's memory and is cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
@@ -81,7 +83,7 @@ pub(crate) fn quote(text: &str) -> String {
 
 /// Returns a URL ready to stand between quotes; shared when it needs no escapes.
 fn escaped(url: &Bytes) -> Bytes {
-    if !url.iter().any(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20) {
+    if json::is_plain(url) {
         return url.clone();
     }
     let quoted = quote(&String::from_utf8_lossy(url));

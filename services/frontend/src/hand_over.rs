@@ -60,16 +60,18 @@ impl Shared {
         card: &Card,
     ) -> Result<Vec<Bytes>, preprocessor::Error> {
         let urls = try_join_all(payload.handed().iter().map(|handed| self.url_for(handed, card))).await?;
-        Ok(payload.body(&urls))
+        let bytes = urls.iter().map(Url::unspelt).sum();
+        let spell = move || urls.into_iter().map(Url::spell).collect::<Vec<_>>();
+        Ok(payload.body(&self.reader.pool.run(bytes, spell).await?))
     }
 
-    async fn url_for(&self, handed: &Handed, card: &Card) -> Result<Bytes, preprocessor::Error> {
+    async fn url_for(&self, handed: &Handed, card: &Card) -> Result<Url, preprocessor::Error> {
         let form = self.hand_over.form(handed, &self.metrics).await?;
         let reason = match &self.hand_over.way {
             Way::Data => "",
             Way::Url(address) => {
                 self.metrics.media_handed("url", form.kind, "");
-                return Ok(address.url(&form.name, self.clock.wall_ms() / 1000));
+                return Ok(Url::Spelt(address.url(&form.name, self.clock.wall_ms() / 1000)));
             }
             Way::File(courier) => match &card.media_dir {
                 None => "no-directory",
@@ -77,7 +79,7 @@ impl Shared {
                     match courier.deliver(&card.worker, dir, (&form.own, &form.stored.bytes)).await {
                         Ok(url) => {
                             self.metrics.media_handed("file", form.kind, "");
-                            return Ok(url);
+                            return Ok(Url::Spelt(url));
                         }
                         Err(undelivered) => {
                             tracing::debug!(worker = %card.worker, cause = %undelivered, "media go in the body");
@@ -88,9 +90,30 @@ impl Shared {
             },
         };
         self.metrics.media_handed("data", form.kind, reason);
-        let Form { stored, .. } = form;
-        let spell = move || DataUri::spell(&stored.media_type, &stored.bytes);
-        self.reader.pool.run(handed.stored.bytes.len(), spell).await
+        Ok(Url::Data(form.stored))
+    }
+}
+
+/// What stands in a body for an item.
+enum Url {
+    Spelt(Bytes),
+    /// A data URI, yet to be made: CPU work, for the pool, all of a body's at once.
+    Data(Stored),
+}
+
+impl Url {
+    const fn unspelt(&self) -> usize {
+        match self {
+            Self::Spelt(_) => 0,
+            Self::Data(stored) => stored.bytes.len(),
+        }
+    }
+
+    fn spell(self) -> Bytes {
+        match self {
+            Self::Spelt(url) => url,
+            Self::Data(stored) => DataUri::spell(&stored.media_type, &stored.bytes),
+        }
     }
 }
 
