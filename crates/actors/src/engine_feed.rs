@@ -189,6 +189,8 @@ struct State {
     polling: bool,
     /// The feed, while the engine is asked who it is, and since when it waits.
     parked: Option<(Box<dyn EventFeed>, Duration)>,
+    /// Whether the feed that is out was opened before the present life was known.
+    outdated: bool,
     copies: Copies,
     copies_made: u64,
     copy_waiters: Vec<String>,
@@ -217,6 +219,7 @@ impl Actor for State {
             outlook: Outlook::default(),
             polling: false,
             parked: None,
+            outdated: false,
             copies: Copies::default(),
             copies_made: 0,
             copy_waiters: Vec::new(),
@@ -338,34 +341,37 @@ impl State {
                 self.parked = Some((feed, since));
                 return self.poll();
             }
-            let order = session.on_identity(status.started_ms);
-            let order = order.unwrap_or_else(|| self.begin_life(status.started_ms));
+            let Some(order) = session.on_identity(status.started_ms) else {
+                self.begin_life(status.started_ms);
+                return self.reopen();
+            };
             return self.send_out(feed, order);
         }
-        match (session.engine_started_ms(), status.started_ms) {
-            (Some(known), Some(started)) if life::is_later(known, started) => {
-                self.begin_life(Some(started));
-                self.nudge.notify_one();
-            }
-            (None, Some(started)) if poll.asked >= self.outlook.life_since => session.learn_start(started),
-            _ => {}
+        if session.is_outlived(status.started_ms) {
+            self.begin_life(status.started_ms);
+            self.outdated = true;
+            self.nudge.notify_one();
+        } else if let Some(started) = status.started_ms.filter(|_| poll.asked >= self.outlook.life_since) {
+            session.learn_start(started);
         }
         Ok(())
     }
 
-    fn begin_life(&mut self, started_ms: Option<u64>) -> Order {
-        let Some(session) = &mut self.session else { return Order::Listen };
+    /// Begins another life. What the present feed still brings may be of an earlier one: it has to be opened anew.
+    fn begin_life(&mut self, started_ms: Option<u64>) {
+        let Some(session) = &mut self.session else { return };
         let before = session.incarnation();
         let life = next_life(Some(before), started_ms, self.args.clock.wall_ms(), self.args.seed);
         tracing::info!(worker = %self.args.holder.worker, incarnation = %life, %before, "engine has begun another life");
         self.copies.clear();
         self.outlook.life_since = self.args.clock.now();
-        session.begin_life(life, started_ms)
+        session.begin_life(life, started_ms);
     }
 
     /// Opens the feed anew and begins by asking what was missed.
     fn reopen(&mut self) -> Result<(), Full> {
         let Some(session) = &self.session else { return Ok(()) };
+        self.outdated = false;
         let order = session.verify();
         self.send_out(self.args.feeds.open(), order)
     }
@@ -388,8 +394,11 @@ impl State {
     }
 
     fn arrived(&mut self, feed: Box<dyn EventFeed>, arrival: Arrival) -> Result<(), Full> {
+        if self.outdated {
+            drop(feed);
+            return self.reopen();
+        }
         let Some(session) = &mut self.session else { return Ok(()) };
-        let losses = session.tally().losses;
         if matches!(arrival.end, End::Connected) || !arrival.frames.is_empty() {
             self.outlook.feed_works(&self.args.holder);
         }
@@ -404,15 +413,16 @@ impl State {
             }
             (order, _) => order,
         };
-        if session.tally().losses > losses {
-            tracing::info!(worker = %self.args.holder.worker, "history of the engine's cache was lost, learning anew");
-        }
         self.send_out(feed, order)
     }
 
     fn publish_status(&mut self) {
         let status = self.outlook.status(self.session.as_ref());
-        if **self.published.load() != status {
+        let before = self.published.load();
+        if status.tally.losses > before.tally.losses {
+            tracing::info!(worker = %self.args.holder.worker, "history of the engine's cache was lost, learning anew");
+        }
+        if **before != status {
             self.published.replace(status);
         }
     }

@@ -34,8 +34,25 @@ pub(super) enum Order {
     },
     /// Come back for the rest of a replay, after others had their turn.
     GoOn,
-    /// The engine does not have what was applied last: find out whether it is another process.
+    /// What arrived does not prove which process published it: find out who the engine is.
     Identify,
+}
+
+/// What the engine's identity decides, once it was asked for after all that is in question had arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// The engine does not have what was applied last.
+    Contradicted,
+    /// A replay, which waits in the backlog, does not show the batch that was applied last.
+    Replay {
+        /// Whether it leaves out batches after that.
+        lost: bool,
+    },
+    /// Published batches wait, and no replay shows what was before them.
+    Published {
+        /// Whether batches before them are lost.
+        lost: bool,
+    },
 }
 
 /// What went wrong or was odd, since the actor began.
@@ -87,6 +104,7 @@ pub(super) struct Session {
     /// What of a replay is not applied yet, and whether it was the engine's last.
     backlog: VecDeque<Frame>,
     backlog_complete: bool,
+    doubt: Option<Doubt>,
     standing: Standing,
     replay_failures: u32,
     /// Whether a replay has brought anything yet: an engine may be told to buffer nothing.
@@ -117,6 +135,7 @@ impl Session {
             pending: Vec::new(),
             backlog: VecDeque::new(),
             backlog_complete: false,
+            doubt: None,
             standing: Standing::Behind,
             replay_failures: 0,
             replays: false,
@@ -144,7 +163,7 @@ impl Session {
     }
 
     /// Begins another engine process's life; nothing is credited to it yet.
-    pub(super) fn begin_life(&mut self, incarnation: Incarnation, engine_started_ms: Option<u64>) -> Order {
+    pub(super) fn begin_life(&mut self, incarnation: Incarnation, engine_started_ms: Option<u64>) {
         self.translator = Translator::new(self.translator.config().clone());
         self.cursor.reset();
         self.incarnation = incarnation;
@@ -154,9 +173,9 @@ impl Session {
         self.outbox.clear();
         self.pending.clear();
         self.backlog.clear();
+        self.doubt = None;
         self.standing = Standing::Behind;
         self.tally.lives += 1;
-        Order::Replay { from: 0 }
     }
 
     /// Tells whether an engine that reports this start may be the one that is followed: it reported no earlier one, and
@@ -173,8 +192,17 @@ impl Session {
         Order::Replay { from: self.cursor.replay_from() }
     }
 
-    /// Applies published batches up to the first that does not follow; that and the others wait.
+    /// Applies published batches up to the first that does not follow; that and the others wait, as do all before anything
+    /// was applied in this life: their numbers alone do not tell whose they are.
     pub(super) fn on_frames(&mut self, frames: Vec<Frame>) -> Order {
+        if self.cursor.mark().is_none() && !frames.is_empty() {
+            self.pending = frames;
+            return self.ask(Doubt::Published { lost: false });
+        }
+        self.follow(frames)
+    }
+
+    fn follow(&mut self, frames: Vec<Frame>) -> Order {
         let mut frames = frames.into_iter();
         while let Some(frame) = frames.next() {
             match self.cursor.on_batch(frame.seq, &frame.payload) {
@@ -190,12 +218,8 @@ impl Session {
         Order::Listen
     }
 
-    /// Judges a replay that was asked for from `from`, and applies it.
+    /// Judges a replay that was asked for from `from`, and applies it if it shows what was applied last.
     pub(super) fn on_replay(&mut self, from: u64, replay: Result<Replay, Error>) -> Order {
-        if from != self.cursor.replay_from() {
-            // Another life has begun meanwhile.
-            return self.verify();
-        }
         let replay = match replay {
             Ok(replay) => replay,
             Err(Error::NoReplay) => return self.without_replay(),
@@ -212,18 +236,31 @@ impl Session {
         self.replay_failures = 0;
         self.replays |= !replay.frames.is_empty();
         let batches = replay.frames.iter().map(|frame| (frame.seq, &*frame.payload));
-        let skip = match self.cursor.on_replay(batches) {
-            Verdict::OtherEngine => return Order::Identify,
-            Verdict::Continues { skip } => skip,
-            Verdict::Lost { .. } if self.is_outrun() => return Order::Identify,
-            Verdict::Lost { .. } => {
-                self.lose();
-                0
+        let (skip, doubt) = match self.cursor.on_replay(batches) {
+            Verdict::OtherEngine => return self.ask(Doubt::Contradicted),
+            Verdict::Lost { .. } if self.is_outrun() => return self.ask(Doubt::Contradicted),
+            Verdict::Lost { .. } => (0, Some(Doubt::Replay { lost: true })),
+            Verdict::Continues { skip: 0 } if replay.frames.is_empty() && self.pending.is_empty() => {
+                (0, None)
             }
+            Verdict::Continues { skip: 0 } if replay.frames.is_empty() => {
+                (0, Some(Doubt::Published { lost: true }))
+            }
+            Verdict::Continues { skip: 0 } => (0, Some(Doubt::Replay { lost: false })),
+            Verdict::Continues { skip } => (skip, None),
         };
         self.backlog = replay.frames.into_iter().skip(skip).collect();
         self.backlog_complete = replay.complete;
-        self.go_on()
+        match doubt {
+            Some(doubt) => self.ask(doubt),
+            None => self.go_on(),
+        }
+    }
+
+    /// Has the engine asked who it is before what arrived is applied.
+    fn ask(&mut self, doubt: Doubt) -> Order {
+        self.doubt = Some(doubt);
+        Order::Identify
     }
 
     /// Applies the next part of a replay.
@@ -242,11 +279,37 @@ impl Session {
         }
     }
 
-    /// Goes on after the engine was asked when it started: it is the same process, and buffers nothing.
+    /// Goes on after the engine was asked when it started, which was after all that waits had arrived; the feed on which it
+    /// arrived was opened after the engine had told the start that is known. So the same start proves that this very process
+    /// published it.
     ///
     /// Answers none where another life has to begin: it is another process; or what was applied last, and the engine does
     /// not have, was published by another; or only so numbers become unambiguous.
     pub(super) fn on_identity(&mut self, started_ms: Option<u64>) -> Option<Order> {
+        match self.doubt.take()? {
+            Doubt::Contradicted => self.on_contradiction(started_ms),
+            _ if self.is_outlived(started_ms) => None,
+            Doubt::Replay { lost } => {
+                if lost {
+                    self.lose();
+                }
+                Some(self.go_on())
+            }
+            Doubt::Published { lost: true } => {
+                self.lose();
+                Some(self.catch_up())
+            }
+            Doubt::Published { lost: false } => {
+                let pending = std::mem::take(&mut self.pending);
+                let order = self.follow(pending);
+                // The link may have changed behind them.
+                Some(if order == Order::Listen { self.verify() } else { order })
+            }
+        }
+    }
+
+    /// Goes on with the same process if it buffers nothing.
+    fn on_contradiction(&mut self, started_ms: Option<u64>) -> Option<Order> {
         let same = started_ms.is_some() && started_ms == self.engine_started_ms;
         if !same || self.is_outrun() || self.replays {
             return None;
@@ -255,6 +318,11 @@ impl Session {
             self.lose();
         }
         Some(self.catch_up())
+    }
+
+    /// Tells whether an engine that reports this start is a later process than the one that is followed.
+    pub(super) fn is_outlived(&self, started_ms: Option<u64>) -> bool {
+        self.engine_started_ms.zip(started_ms).is_some_and(|(known, started)| is_later(known, started))
     }
 
     /// Takes the deltas that are to be published, in order.
@@ -325,17 +393,18 @@ impl Session {
     /// Goes on with what is published alone: history that was missed is lost.
     fn without_replay(&mut self) -> Order {
         self.replay_failures = 0;
-        if self.is_outrun() && self.pending.is_empty() {
+        match (self.is_outrun(), self.pending.is_empty()) {
             // Nothing contradicts the record: the next batch will show whether it follows.
-            return self.catch_up();
+            (true, true) => self.catch_up(),
+            (true, false) => self.ask(Doubt::Contradicted),
+            (false, false) => self.ask(Doubt::Published { lost: true }),
+            (false, true) => {
+                if self.cursor.mark().is_none() {
+                    self.lose();
+                }
+                self.catch_up()
+            }
         }
-        if self.is_outrun() {
-            return Order::Identify;
-        }
-        if self.cursor.mark().is_none() || !self.pending.is_empty() {
-            self.lose();
-        }
-        self.catch_up()
     }
 
     /// Applies batches each of which must follow; the first may have any number where nothing was applied before.

@@ -172,6 +172,83 @@ async fn a_restart_is_seen_while_the_engine_does_not_answer_yet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lifes_first_batches_are_of_the_process_that_was_asked_after_them() {
+    let rig = Rig::new(100);
+    let mut replica = rig.replica().await;
+    let agent = rig.agent(0).await;
+    agent.wait(|status| status.caught_up).await;
+    rig.publisher.restart_unnoticed();
+    *rig.started_s.lock() = Some(2000);
+    rig.publish(stored(None, &[7]));
+    replica.agrees(|beat| beat.incarnation.started_ms == 2_000_000 && beat.seq == 1).await;
+    assert_eq!(replica.lives, [2_000_000].into(), "nothing is credited to the process before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_process_left_unread_is_credited_to_no_later_one() {
+    let rig = Rig::new(100);
+    let mut replica = rig.replica().await;
+    let agent = rig.agent(0).await;
+    agent.wait(|status| status.caught_up).await;
+    *rig.started_s.lock() = None;
+    rig.publish(stored(None, &[1]));
+    sleep(Duration::from_secs(1)).await;
+    // The feed waits for the engine to say who it is; this would follow the next process's first batch.
+    rig.publish(stored(None, &[2]));
+    rig.publisher.restart_unnoticed();
+    *rig.started_s.lock() = Some(2000);
+    rig.publisher.lose(stored(None, &[7]));
+    replica.agrees(|beat| beat.incarnation.started_ms == 2_000_000 && beat.seq == 1).await;
+    sleep(Duration::from_secs(10)).await;
+    let status = agent.handle.status();
+    assert_eq!((status.tally.lives, status.seq, status.blocks), (2, 1, 1));
+    assert_eq!((replica.lives, replica.keys.len()), ([2_000_000].into(), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_replay_is_of_the_process_that_was_asked_after_it() {
+    let rig = Rig::new(100);
+    rig.publish(stored(None, &[7]));
+    *rig.restarts_at.lock() = Some(2000);
+    let mut replica = rig.replica().await;
+    let _agent = rig.agent(0).await;
+    replica.agrees(|beat| beat.incarnation.started_ms == 2_000_000 && beat.seq == 1).await;
+    assert_eq!(replica.lives, [2_000_000].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_without_the_last_batch_is_of_the_process_that_was_asked_after_it() {
+    let rig = Rig::new(2);
+    let mut replica = rig.replica().await;
+    let agent = rig.agent(0).await;
+    rig.publish(stored(None, &[1]));
+    let before = replica.agrees(|beat| beat.seq == 1).await;
+    rig.publisher.restart_unnoticed();
+    *rig.started_s.lock() = Some(2000);
+    for block in 10..13 {
+        rig.publisher.lose(stored(None, &[block]));
+    }
+    rig.publish(stored(None, &[13]));
+    let status = agent.wait(|status| status.tally.losses == 1).await;
+    assert!(status.incarnation > Some(before.incarnation), "history is lost of the new process");
+    replica.agrees(|beat| beat.seq == status.seq && beat.blocks == 2).await;
+    assert_eq!(replica.set(), keys(&[12]).into_iter().chain(keys(&[13])).collect());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_buffers_nothing_is_followed_from_where_it_is() {
+    for buffer_max in [0, 1] {
+        let rig = Rig::new(buffer_max);
+        (0..5).for_each(|block| rig.publish(stored(None, &[block])));
+        let agent = rig.agent(0).await;
+        agent.wait(|status| status.caught_up).await;
+        rig.publish(stored(None, &[7]));
+        let status = agent.wait(|status| status.caught_up && status.engine_seq == Some(5)).await;
+        assert!(status.blocks > 0 && status.coverage < 0.1 && status.tally.lives == 1, "{status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_killed_actor_goes_on_where_it_was() {
     let rig = Rig::new(1000);
     let mut replica = rig.replica().await;

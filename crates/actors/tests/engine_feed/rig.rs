@@ -44,6 +44,8 @@ pub(crate) struct Rig {
     pub(crate) store: Arc<InMemoryStateStore>,
     /// When the engine says it started; none while it does not answer.
     pub(crate) started_s: Arc<Mutex<Option<u64>>>,
+    /// What another process says, that takes the place of this one as soon as it has answered once.
+    pub(crate) restarts_at: Arc<Mutex<Option<u64>>>,
     /// Whether the engine keeps that to itself.
     pub(crate) hides_start: Arc<AtomicBool>,
     pub(crate) engine: MemoryEngine,
@@ -57,6 +59,8 @@ impl Rig {
         let started_s = Arc::new(Mutex::new(Some(1000)));
         let hides_start = Arc::new(AtomicBool::new(false));
         let (started, hides) = (Arc::clone(&started_s), Arc::clone(&hides_start));
+        let restarts_at = Arc::new(Mutex::new(None));
+        let restarts = Arc::clone(&restarts_at);
         engine.serve(&endpoint(), move |request| {
             let Some(started_s) = *started.lock() else {
                 return Reply::json(StatusCode::OK, "").then(Then::Refuse);
@@ -66,13 +70,19 @@ impl Rig {
                 "{name} {started_s}\nvllm:num_requests_running{{engine=\"0\"}} 3\n\
                  vllm:cache_config_info{{block_size=\"4\",num_gpu_blocks=\"100\"}} 1\n"
             );
-            Reply::json(StatusCode::OK, if request.path.path() == "/metrics" { &metrics } else { "" })
+            if request.path.path() != "/metrics" {
+                return Reply::json(StatusCode::OK, "");
+            }
+            let next = restarts.lock().take();
+            next.into_iter().for_each(|next| *started.lock() = Some(next));
+            Reply::json(StatusCode::OK, &metrics)
         });
         Self {
             publisher: memory::feed(buffer_max).0,
             bus: InMemoryBus::new(),
             store: Arc::default(),
             started_s,
+            restarts_at,
             hides_start,
             engine,
             clock: Arc::new(TokioClock::from_wall(5_000_000)),
@@ -157,11 +167,14 @@ pub(crate) struct Replica {
     pub(crate) incarnation: Incarnation,
     pub(crate) seq: u64,
     pub(crate) keys: BTreeMap<BlockKey, Option<BlockKey>>,
+    /// Starts of the lives that deltas came of, in milliseconds.
+    pub(crate) lives: BTreeSet<u64>,
 }
 
 impl Replica {
     fn empty(updates: Box<dyn Subscription>) -> Self {
-        Self { updates, incarnation: Incarnation::default(), seq: 0, keys: BTreeMap::new() }
+        let lives = BTreeSet::new();
+        Self { updates, incarnation: Incarnation::default(), seq: 0, keys: BTreeMap::new(), lives }
     }
 
     /// Hears updates until a beat agrees with what it has, and returns the beat.
@@ -200,6 +213,7 @@ impl Replica {
         }
         assert_eq!(delta.seq, self.seq + 1, "no delta is missed");
         self.seq = delta.seq;
+        self.lives.insert(delta.incarnation.started_ms);
         for change in &delta.changes {
             match change {
                 Change::Stored { parent, keys, .. } => {
