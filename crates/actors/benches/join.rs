@@ -96,7 +96,10 @@ async fn agent(bus: Arc<NatsBus>, set: Arc<Set>, model: ModelName) {
             Request::Digest => {
                 Response::Digest { incarnation: LIFE, seq: 1, digest: set.digest.clone() }.encode().unwrap()
             }
-            Request::Open { .. } | Request::Range { .. } | Request::Buckets { .. } => {
+            Request::Open { .. }
+            | Request::Range { .. }
+            | Request::Buckets { .. }
+            | Request::Succeed { .. } => {
                 let chunks = u32::try_from(set.chunks.len()).unwrap();
                 let snapshot = Snapshot { id: 1, seq: 1, digest: set.digest.clone(), blocks: BLOCKS, chunks };
                 Response::Opened(snapshot).encode().unwrap()

@@ -4,6 +4,7 @@
 //! gap          Range{from}          → Range{deltas}            repeated until caught up; Forgotten → Buckets
 //! divergence   Buckets{own digest}  → Buckets{S, digest, runs} at the agent's present S; TooLarge → Open
 //! joining      Open                 → Opened{S, digest, n}     then Chunk 0 … n-1 → Chunk{runs}
+//! succession   Succeed{silent life} → Incarnation{a later one} beats of it follow
 //! ```
 
 use bytes::Bytes;
@@ -54,6 +55,11 @@ pub enum Request {
         snapshot: u64,
         /// Which chunk, from 0.
         index: u32,
+    },
+    /// To go on as a later life than this, of which no agent speaks any more, while an earlier one is spoken of.
+    Succeed {
+        /// The life that is over.
+        silent: Incarnation,
     },
 }
 
@@ -136,6 +142,7 @@ enum RequestForm {
     Buckets { incarnation: IncarnationForm, digest: DigestForm },
     Open { incarnation: IncarnationForm },
     Chunk { snapshot: u64, index: u32 },
+    Succeed { silent: IncarnationForm },
 }
 
 impl Form for RequestForm {
@@ -175,6 +182,18 @@ impl Request {
             Self::Buckets { .. } => "buckets",
             Self::Open { .. } => "open",
             Self::Chunk { .. } => "chunk",
+            Self::Succeed { .. } => "succeed",
+        }
+    }
+
+    /// Returns the life that is asked about; none where the present one is, whichever it is.
+    #[must_use]
+    pub const fn life(&self) -> Option<Incarnation> {
+        match self {
+            Self::Range { incarnation, .. }
+            | Self::Buckets { incarnation, .. }
+            | Self::Open { incarnation } => Some(*incarnation),
+            Self::Digest | Self::Chunk { .. } | Self::Succeed { .. } => None,
         }
     }
 
@@ -193,6 +212,7 @@ impl Request {
             }
             Self::Open { incarnation } => RequestForm::Open { incarnation: (*incarnation).into() },
             Self::Chunk { snapshot, index } => RequestForm::Chunk { snapshot: *snapshot, index: *index },
+            Self::Succeed { silent } => RequestForm::Succeed { silent: (*silent).into() },
         })
     }
 
@@ -209,6 +229,7 @@ impl Request {
             }
             RequestForm::Open { incarnation } => Self::Open { incarnation: incarnation.into() },
             RequestForm::Chunk { snapshot, index } => Self::Chunk { snapshot, index },
+            RequestForm::Succeed { silent } => Self::Succeed { silent: silent.into() },
         })
     }
 }

@@ -80,6 +80,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("request-buckets", Request::Buckets { incarnation: LIFE, digest: digest() }),
         ("request-open", Request::Open { incarnation: LIFE }),
         ("request-chunk", Request::Chunk { snapshot: 7, index: 3 }),
+        ("request-succeed", Request::Succeed { silent: LIFE }),
     ]
 }
 

@@ -34,6 +34,7 @@ pub(super) fn answer(
         return refuse(Refusal::Busy);
     }
     match request {
+        Request::Succeed { .. } => refuse(Refusal::Incarnation { present: session.incarnation() }),
         Request::Digest => Response::Digest {
             incarnation: session.incarnation(),
             seq: session.seq(),

@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 use wire::sync::{Refusal, Request, Response, Snapshot};
 
 use super::answers::{self, Answer};
+use super::life::next_life;
 use super::session::Session;
 use super::{
     COPY_DEADLINE, COPY_WAITERS_MAX, Cut, Msg, PUBLISH_DEADLINE, QUESTIONS_MAX, SUBSCRIBE_DEADLINE, State,
@@ -85,6 +86,14 @@ impl State {
     }
 
     async fn answer(&mut self, reply: String, request: &Request) -> Result<(), Full> {
+        if let Request::Succeed { silent } = request {
+            self.succeed(*silent);
+        }
+        let present = self.session.as_ref().map(Session::incarnation);
+        if request.life().zip(present).is_some_and(|(asked, present)| asked > present) {
+            // Another agent speaks of the later life, and answers.
+            return Ok(());
+        }
         let answer = match &self.session {
             Some(session) => answers::answer(request, session, &mut self.copies, self.args.clock.now()),
             None => answers::refuse(Refusal::Busy),
@@ -97,6 +106,18 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Goes on as a later life than one whose agent has fallen silent: replicas never go back to an earlier one.
+    fn succeed(&mut self, silent: Incarnation) {
+        let Some(session) = self.session.as_mut().filter(|session| session.incarnation() < silent) else {
+            return;
+        };
+        let args = &self.args;
+        let life = next_life(Some(silent), session.engine_started_ms(), args.clock.wall_ms(), args.seed);
+        tracing::info!(worker = %args.holder.worker, incarnation = %life, %silent, "another agent spoke and is gone, succeeding it");
+        session.succeed(life);
+        self.copies.clear();
     }
 
     async fn copy(&mut self, reply: String) -> Result<(), Full> {

@@ -178,6 +178,13 @@ impl Session {
         self.tally.lives += 1;
     }
 
+    /// Goes on with all that is known under a later life's number.
+    pub(super) fn succeed(&mut self, incarnation: Incarnation) {
+        self.incarnation = incarnation;
+        self.ring.clear();
+        self.outbox.clear();
+    }
+
     /// Tells whether an engine that reports this start may be the one that is followed: it reported no earlier one, and
     /// where neither start is known, there is a batch to compare.
     pub(super) fn is_of(&self, started_ms: Option<u64>) -> bool {

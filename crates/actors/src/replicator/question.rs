@@ -53,6 +53,7 @@ impl Asker {
             Ask::Buckets { incarnation, digest } => (incarnation, Request::Buckets { incarnation, digest }),
             Ask::Snapshot { incarnation } => (incarnation, Request::Open { incarnation }),
             Ask::Digest { incarnation } => (incarnation, Request::Digest),
+            Ask::Succeed { silent } => (silent, Request::Succeed { silent }),
         };
         let answer = match self.request(&self.subject, request.encode().ok()).await {
             Some(Response::Range { deltas }) => Answer::Range(deltas),

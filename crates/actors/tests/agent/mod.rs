@@ -161,6 +161,7 @@ impl State {
             {
                 refused(Refusal::Incarnation { present: self.incarnation })
             }
+            Request::Succeed { .. } => refused(Refusal::Incarnation { present: self.incarnation }),
             Request::Range { from, .. } => match self.ring.from(*from) {
                 Some(deltas) => Response::range(deltas.map(|delta| &**delta)),
                 None => refused(Refusal::Forgotten),

@@ -6,6 +6,7 @@ mod rig;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use identity::Incarnation;
 use membership::{Change, Run};
 use rig::{Replica, Rig, keys, removed, stored};
 use tokio::time::sleep;
@@ -345,6 +346,31 @@ async fn a_damaged_checkpoint_is_no_checkpoint() {
     rig.publish(stored(None, &[1, 2]));
     let agent = rig.agent(0).await;
     assert_eq!(agent.applied(1).await.blocks, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_succeeds_a_later_one_that_is_gone() {
+    let rig = Rig::new(100);
+    let mut replica = rig.replica().await;
+    let agent = rig.agent(0).await;
+    rig.publish(stored(None, &[1, 2]));
+    let before = replica.agrees(|beat| beat.seq == 1).await;
+    let present = |life| Response::Refused(Refusal::Incarnation { present: life });
+    let own = Request::Succeed { silent: before.incarnation };
+    assert_eq!(rig.ask(&own).await, present(before.incarnation), "it speaks itself");
+    let silent = Incarnation { nonce: before.incarnation.nonce + (60_000 << 20), ..before.incarnation };
+    assert!(
+        !rig.is_answered(&Request::Range { incarnation: silent, from: 1 }).await,
+        "that is for the other to answer"
+    );
+    let answer = rig.ask(&Request::Succeed { silent }).await;
+    let status = agent.handle.status();
+    let Some(life) = status.incarnation else { unreachable!("the engine has answered") };
+    assert!(life > silent && life.started_ms == silent.started_ms, "{life}");
+    assert_eq!(answer, present(life));
+    assert_eq!((status.blocks, status.tally.lives), (2, 1), "nothing known is lost");
+    let beat = rig.next_beat().await;
+    assert_eq!((beat.incarnation, beat.seq, beat.blocks), (life, 1, 2));
 }
 
 fn expand(runs: &[Run], replica: &mut Replica) {

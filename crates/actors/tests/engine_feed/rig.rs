@@ -116,10 +116,28 @@ impl Rig {
     }
 
     pub(crate) async fn ask(&self, request: &Request) -> Response {
+        let answer = self.request(request).await.unwrap();
+        Response::decode(&answer.payload).unwrap()
+    }
+
+    pub(crate) async fn is_answered(&self, request: &Request) -> bool {
+        self.request(request).await.is_ok()
+    }
+
+    async fn request(&self, request: &Request) -> Result<Message, ports::bus::Error> {
         let subject = wire::subject::sync("test", &model(), &holder());
         let message = Message { subject, payload: request.encode().unwrap(), ..Message::default() };
-        let answer = self.bus.request(message, Duration::from_secs(5)).await.unwrap();
-        Response::decode(&answer.payload).unwrap()
+        self.bus.request(message, Duration::from_secs(5)).await
+    }
+
+    pub(crate) async fn next_beat(&self) -> Beat {
+        let mut replica = self.replica().await;
+        loop {
+            let Some(Received::Message(message)) = replica.updates.next().await else { continue };
+            if let Update::Beat(beat) = wire::kv::decode(&message.payload).unwrap() {
+                return beat;
+            }
+        }
     }
 
     pub(crate) fn publish(&self, payload: Bytes) {

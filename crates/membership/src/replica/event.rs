@@ -155,6 +155,11 @@ pub enum Ask {
         /// The life that is compared.
         incarnation: Incarnation,
     },
+    /// That an agent which speaks of an earlier life goes on as a later one than this, whose agent has fallen silent.
+    Succeed {
+        /// The latest life ever heard of.
+        silent: Incarnation,
+    },
 }
 
 /// What a replica wants done.

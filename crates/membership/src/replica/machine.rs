@@ -27,6 +27,8 @@ pub struct Replica {
     check: Option<Check>,
     buffer: Buffer,
     tickets: u32,
+    /// The request under way that an earlier life's agent goes on as a later one.
+    succession: Option<u32>,
     heard_at: Option<Duration>,
     known_at: Option<Duration>,
     gap_since: Option<Duration>,
@@ -140,6 +142,7 @@ impl Replica {
             check: None,
             buffer: Buffer::new(policy.buffer_deltas_max, policy.buffer_bytes_max),
             tickets: 0,
+            succession: None,
             heard_at: None,
             known_at: None,
             gap_since: None,
@@ -176,7 +179,8 @@ impl Replica {
     /// Tells whether the answer to a request is still wanted.
     #[must_use]
     pub fn awaits(&self, ticket: u32) -> bool {
-        matches!(&self.step, Step::Asked { ticket: asked, .. } if *asked == ticket)
+        self.succession == Some(ticket)
+            || matches!(&self.step, Step::Asked { ticket: asked, .. } if *asked == ticket)
     }
 
     /// Takes an event and answers what is to be done, in order.
@@ -242,6 +246,7 @@ impl Replica {
         (self.behind, self.failures, self.quarantines) = (0, 0, 0);
         self.wrong = false;
         self.proof = Proof::Done;
+        self.succession = None;
         if self.course == Course::Lived {
             self.course = Course::Syncs;
         }
@@ -355,6 +360,7 @@ impl Replica {
     fn beat(&mut self, beat: Beat, turn: &mut Turn) {
         let silent = self.heard_at.is_none_or(|at| turn.now.saturating_sub(at) >= self.policy.silence);
         if !self.accept(beat.incarnation, Some(&beat), turn) {
+            self.call_successor(turn);
             return;
         }
         let (seq, digest) = (beat.seq, beat.digest);

@@ -103,6 +103,7 @@ impl Agent {
         | Ask::Buckets { incarnation, .. }
         | Ask::Peer { incarnation }
         | Ask::Digest { incarnation }
+        | Ask::Succeed { silent: incarnation }
         | Ask::Snapshot { incarnation }) = ask;
         if *incarnation != self.life {
             return Answer::Incarnation(self.life);
@@ -122,6 +123,7 @@ impl Agent {
                 Answer::Buckets { seq: self.seq, digest, buckets, runs }
             }
             Ask::Peer { .. } => Answer::NoPeer,
+            Ask::Succeed { .. } => Answer::Incarnation(self.life),
             Ask::Digest { .. } => Answer::Digest { seq: self.seq, digest },
             Ask::Snapshot { .. } => Answer::Snapshot { seq: self.seq, digest, runs: self.runs(|_| true) },
         }

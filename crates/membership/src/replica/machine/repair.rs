@@ -124,7 +124,23 @@ impl Replica {
         turn.effects.push(Effect::Ask { ticket, ask });
     }
 
+    /// An earlier life was heard, which counts no more. If the present one's agent has fallen silent, it was a second one
+    /// that is gone, and whoever speaks now would never be heard again.
+    pub(super) fn call_successor(&mut self, turn: &mut Turn) {
+        let silent = self.sign_at().is_none_or(|at| turn.now.saturating_sub(at) >= self.policy.silence);
+        if silent && self.succession.is_none() {
+            let ticket = self.ticket();
+            self.succession = Some(ticket);
+            let ask = Ask::Succeed { silent: self.latest.max(self.floor) };
+            turn.effects.push(Effect::Ask { ticket, ask });
+        }
+    }
+
     pub(super) fn answered(&mut self, ticket: u32, answer: Answer, turn: &mut Turn) {
+        if self.succession.take_if(|asked| *asked == ticket).is_some() {
+            // The later life will be heard.
+            return;
+        }
         let Step::Asked { want, ticket: asked, .. } = &self.step else { return };
         if *asked != ticket {
             return;
