@@ -3,11 +3,14 @@
 /// Seeds that are played unless told otherwise.
 const SEEDS: u64 = 50;
 
-/// Lists the seeds to play: `SIGHTLINE_SEED`, or as many as `SIGHTLINE_SEEDS` says.
+/// Lists the seeds to play: `SIGHTLINE_SEED`, or as many as `SIGHTLINE_SEEDS` says, from `SIGHTLINE_SEED_FIRST` on.
 pub(crate) fn seeds() -> Vec<u64> {
     match number("SIGHTLINE_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("SIGHTLINE_SEEDS").unwrap_or(SEEDS)).collect(),
+        None => {
+            let first = number("SIGHTLINE_SEED_FIRST").unwrap_or(0);
+            (first..first + number("SIGHTLINE_SEEDS").unwrap_or(SEEDS)).collect()
+        }
     }
 }
 

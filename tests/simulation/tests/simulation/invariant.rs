@@ -8,6 +8,7 @@ use identity::{BlockKey, Holder, Incarnation, Rank, WorkerId};
 use membership::replica::Phase;
 
 use crate::agents::AgentNode;
+use crate::chronicle::Chronicle;
 use crate::engine::{SimEngine, digest_of};
 use crate::frontend::Frontend;
 use crate::prompts::{Prompts, SIZE};
@@ -46,6 +47,18 @@ pub(crate) fn no_life_returns(
         let before = latest.entry(holder.clone()).or_insert(life);
         ensure(*before <= life, || format!("{} went back from {before} to {life}", holder.worker))?;
         *before = life;
+    }
+    Ok(())
+}
+
+/// At all times: where a replica says that it has all, at a sequence that the agent spoke of, it has what the agent had.
+pub(crate) fn live_sets_are_the_agents(view: &IndexView, chronicle: &Chronicle) -> Result<(), Broken> {
+    for (holder, known) in view.holders().filter(|(_, known)| known.state == Phase::Live) {
+        let Some(life) = known.incarnation else { continue };
+        let told = chronicle.digest(holder, life, known.seq);
+        ensure(told.is_none_or(|told| told == known.digest), || {
+            format!("{} is live at {} of life {life}, and differs from its agent", holder.worker, known.seq)
+        })?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code outside of test functions")]
 
 mod agents;
+mod chronicle;
 mod config;
 mod dice;
 mod engine;

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::chronicle::Chronicle;
 use crate::dice::Dice;
 
 /// What goes wrong, each message on its own.
@@ -54,6 +55,7 @@ pub(crate) struct Sky {
     seed: u64,
     began: Instant,
     trace: Trace,
+    chronicle: Chronicle,
     state: Mutex<State>,
 }
 
@@ -70,7 +72,7 @@ struct State {
 }
 
 impl Sky {
-    pub(crate) fn new(node: &str, seed: u64, trace: &Trace) -> Arc<Self> {
+    pub(crate) fn new(node: &str, seed: u64, trace: &Trace, chronicle: &Chronicle) -> Arc<Self> {
         let state = State {
             weather: Weather::default(),
             dark: false,
@@ -79,8 +81,8 @@ impl Sky {
             subscriptions: 0,
             present: None,
         };
-        let (node, trace) = (node.to_owned(), trace.clone());
-        Arc::new(Self { node, seed, began: Instant::now(), trace, state: Mutex::new(state) })
+        let (node, trace, chronicle) = (node.to_owned(), trace.clone(), chronicle.clone());
+        Arc::new(Self { node, seed, began: Instant::now(), trace, chronicle, state: Mutex::new(state) })
     }
 
     pub(crate) fn set_weather(&self, weather: Weather) {
@@ -128,6 +130,7 @@ struct WeatherBus {
 impl Bus for WeatherBus {
     async fn publish(&self, message: Message) -> Result<(), Error> {
         self.sky.trace.note(&self.sky.node, self.sky.began.elapsed(), &message);
+        self.sky.chronicle.note(&message);
         if self.sky.swallows() {
             return Ok(());
         }

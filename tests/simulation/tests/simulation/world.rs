@@ -15,6 +15,7 @@ use ports::{Clock, InMemoryBus, InMemoryRegistry, TokioClock};
 use tokio::time::sleep;
 
 use crate::agents::{AgentNode, Town};
+use crate::chronicle::Chronicle;
 use crate::dice::Dice;
 use crate::engine::SimEngine;
 use crate::frontend::FrontendNode;
@@ -64,6 +65,7 @@ pub(crate) struct World {
     frontends: Vec<FrontendNode>,
     traffic: Traffic,
     trace: Trace,
+    chronicle: Chronicle,
     dice: Dice,
     /// Whether engines buffer so much that no history is lost.
     complete: bool,
@@ -94,12 +96,13 @@ impl World {
         };
         let mut dice = Dice::of(seed, "world");
         let complete = dice.chance(700);
-        let (trace, prompts) = (Trace::default(), Arc::new(Prompts::new()));
+        let (trace, chronicle) = (Trace::default(), Chronicle::default());
+        let prompts = Arc::new(Prompts::new());
         let replay_max = if complete { 100_000 } else { 1 + dice.index(20) };
         let engines: Vec<SimEngine> = (0..ENGINES)
             .map(|number| SimEngine::new(&format!("w{number}"), &prompts, seed, replay_max))
             .collect();
-        let sky = |name: &str| Sky::new(name, seed, &trace);
+        let sky = |name: &str| Sky::new(name, seed, &trace, &chronicle);
         let agents = ["a", "s"].iter().flat_map(|kind| {
             engines.iter().map(|engine| {
                 let name = engine.worker.replace('w', kind);
@@ -127,6 +130,7 @@ impl World {
             frontends,
             traffic,
             trace,
+            chronicle,
             dice,
             complete,
             planned,
@@ -195,9 +199,12 @@ impl World {
 
     /// What holds at all times.
     fn always(&mut self) -> Result<(), Broken> {
+        self.chronicle.is_of_one_mind()?;
         for (node, latest) in self.frontends.iter().zip(&mut self.latest) {
             let Some(frontend) = &node.running else { continue };
             let view = frontend.index.view();
+            invariant::live_sets_are_the_agents(&view, &self.chronicle)
+                .map_err(|broken| format!("{}: {broken}", node.name))?;
             invariant::no_life_returns(&view, latest).map_err(|broken| format!("{}: {broken}", node.name))?;
             for engine in &self.engines {
                 invariant::no_dead_credit(&view, engine, &self.prompts)
