@@ -254,6 +254,7 @@ fn view(standing: Standing, now: Duration) -> (Holder, HolderView) {
         blocks: standing.blocks,
         digest: standing.digest,
         agrees: standing.agrees,
+        refuted: 0,
         coverage: standing.coverage,
         running: standing.running,
         waiting: standing.waiting,

@@ -40,6 +40,8 @@ pub struct HolderView {
     pub digest: u64,
     /// Whether the digest equalled the agent's when last compared at equal sequence; none before.
     pub agrees: Option<bool>,
+    /// Sets fetched from the agent that did not verify.
+    pub refuted: u64,
     /// Share of the engine's cached blocks that the agent knows, 0 to 1.
     pub coverage: f32,
     /// Requests that the engine runs, as of the last beat.
@@ -58,7 +60,7 @@ impl HolderView {
     /// Takes over what the replica and the last beat say; the blocks stay.
     pub(super) fn learn(&mut self, status: &Status) {
         self.state = status.phase;
-        self.agrees = status.agrees;
+        (self.agrees, self.refuted) = (status.agrees, status.refuted);
         self.beat_at = status.beat_at;
         if let Some(beat) = &status.beat {
             self.beat_seq = beat.seq;

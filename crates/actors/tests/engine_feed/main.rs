@@ -409,7 +409,7 @@ async fn replicas_get_ranges_buckets_and_copies() {
             Response::Refused(Refusal::Forgotten)
         );
     }
-    let older = identity::Incarnation { started_ms: 1, nonce: 1 };
+    let older = Incarnation { started_ms: 1, nonce: 1 };
     let refused = Response::Refused(Refusal::Incarnation { present: incarnation });
     assert_eq!(rig.ask(&Request::Open { incarnation: older }).await, refused);
 

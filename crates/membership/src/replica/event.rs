@@ -227,6 +227,8 @@ pub struct Status {
     pub seq: u64,
     /// Whether the digest equalled the agent's when it was last compared at equal sequence; none before.
     pub agrees: Option<bool>,
+    /// Answers of agents that did not verify, in all lives: an agent or an index is at fault.
+    pub refuted: u64,
     /// The newest beat of that life.
     pub beat: Option<Beat>,
     /// When it was heard.

@@ -63,6 +63,14 @@ pub(crate) fn live_sets_are_the_agents(view: &IndexView, chronicle: &Chronicle) 
     Ok(())
 }
 
+/// At all times: what replicas fetch of an agent is what it says that it is.
+pub(crate) fn answers_verify(view: &IndexView) -> Result<(), Broken> {
+    let refuted = view.holders().find(|(_, known)| known.refuted > 0);
+    refuted.map_or(Ok(()), |(holder, known)| {
+        Err(format!("{} answers of {}'s agent did not verify", known.refuted, holder.worker))
+    })
+}
+
 /// At all times: what is credited to an engine's life was cached by that process, and by no earlier one only.
 pub(crate) fn no_dead_credit(view: &IndexView, engine: &SimEngine, prompts: &Prompts) -> Result<(), Broken> {
     let holder = holder(&engine.worker);

@@ -205,6 +205,7 @@ impl World {
             let view = frontend.index.view();
             invariant::live_sets_are_the_agents(&view, &self.chronicle)
                 .map_err(|broken| format!("{}: {broken}", node.name))?;
+            invariant::answers_verify(&view).map_err(|broken| format!("{}: {broken}", node.name))?;
             invariant::no_life_returns(&view, latest).map_err(|broken| format!("{}: {broken}", node.name))?;
             for engine in &self.engines {
                 invariant::no_dead_credit(&view, engine, &self.prompts)

@@ -62,6 +62,7 @@ impl Replica {
                 }
             }
             Goal::Verify(_) => {
+                self.status.refuted += 1;
                 self.agreed(false);
                 self.wrong = true;
                 self.fail(Want::Snapshot, turn);
