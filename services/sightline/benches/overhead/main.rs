@@ -1,7 +1,8 @@
 //! What routing costs: CPU per request of the router's process, and latency added to an engine called directly.
 //!
-//! `cargo bench -p sightline --bench overhead [-- --requests 2000 --json] [-- --hand-over url] [--decode]` starts an `engine-sim` at `--speed 0` and a
-//! `sightline up` attached to it, each a process of its own, and sends the same requests to both, in turns.
+//! `cargo bench -p sightline --bench overhead [-- --requests 2000 --json] [-- --hand-over url] [--decode]` starts an
+//! `engine-sim` at `--speed 0` and a `sightline up` attached to it, each a process of its own, and sends the same requests to
+//! both, in turns; each round has all workloads, so that what is compared shares what else the machine does.
 //! CPU is the process's user and system time from `/proc`, all threads; latencies are medians at one request in flight.
 //! Below the table: an image in the request beside its bytes proxied untouched, copied once and hashed once; and how often
 //! the origin was asked for images with 10,000 URLs.
@@ -52,40 +53,39 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     rustls::crypto::ring::default_provider().install_default().ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let Measured { rows, bare, urls } = runtime.block_on(run(&options))?;
+    let Measured { lanes, bare, urls } = runtime.block_on(run(&options))?;
     println!(
         "| workload | router CPU, µs a request | engine-sim CPU, µs | direct p50, µs | routed p50, µs | added p50, µs | origin requests |"
     );
     println!("|---|---|---|---|---|---|---|");
-    for (workload, row) in &rows {
+    for lane in &lanes {
+        let (name, row) = (lane.workload.name, Row::of(&lane.rounds));
         println!(
-            "| {} | {:.0} ({:.0}–{:.0}) | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
-            workload.name,
-            row.router_cpu_us,
-            row.router_cpu_min_us,
-            row.router_cpu_max_us,
-            row.engine_cpu_us,
-            row.direct_p50_us,
-            row.routed_p50_us,
-            row.routed_p50_us - row.direct_p50_us,
+            "| {name} | {:.0} ({:.0}–{:.0}) | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
+            row.router_cpu.median,
+            row.router_cpu.least,
+            row.router_cpu.most,
+            row.engine_cpu.median,
+            row.direct_p50.median,
+            row.routed_p50.median,
+            row.routed_p50.median - row.direct_p50.median,
             row.origin_requests,
         );
         if options.json {
             println!(
-                "{{\"workload\":{:?},\"router_cpu_us\":{:.1},\"direct_p50_us\":{:.1},\"routed_p50_us\":{:.1}}}",
-                workload.name, row.router_cpu_us, row.direct_p50_us, row.routed_p50_us
+                "{{\"workload\":{name:?},\"router_cpu_us\":{:.1},\"direct_p50_us\":{:.1},\"routed_p50_us\":{:.1}}}",
+                row.router_cpu.median, row.direct_p50.median, row.routed_p50.median
             );
         }
     }
-    let cpu_us = |name| {
-        rows.iter().find(|(workload, _)| workload.name == name).map_or(0.0, |(_, row)| row.router_cpu_us)
-    };
-    let ((copy, hash), routed, proxied) = (bare, cpu_us(workload::DATA_URI), cpu_us(workload::UPLOAD));
-    let floor = proxied + copy + hash;
+    let (copy, hash) = bare;
+    let times = times_the_floor(&lanes, copy + hash);
     println!(
-        "\n{}: {routed:.0} µs; proxied {proxied:.0} µs + copied {copy:.0} µs + hashed {hash:.0} µs = {floor:.0} µs: {:.2} times",
+        "\n{}: {:.2} ({:.2}–{:.2}) times its bytes proxied untouched, copied in {copy:.0} µs and hashed in {hash:.0} µs, of one round",
         workload::DATA_URI,
-        routed / floor
+        times.median,
+        times.least,
+        times.most,
     );
     println!(
         "{} URLs of {} images: {} requests to the origin, {:.0} µs of router CPU a request of four",
@@ -97,9 +97,19 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Compares an image in the request, round by round, with its bytes proxied untouched and `bare_us` more.
+fn times_the_floor(lanes: &[Lane], bare_us: f64) -> Spread {
+    let rounds = |name| {
+        let lane = lanes.iter().find(move |lane| lane.workload.name == name);
+        lane.into_iter().flat_map(|lane| &lane.rounds)
+    };
+    let pairs = rounds(workload::DATA_URI).zip(rounds(workload::UPLOAD));
+    Spread::of(pairs.map(|(routed, proxied)| routed.router_cpu_us / (proxied.router_cpu_us + bare_us)))
+}
+
 /// All that was measured.
 struct Measured {
-    rows: Vec<(Workload, Row)>,
+    lanes: Vec<Lane>,
     /// A copy and a digest of the data URI's request, in microseconds.
     bare: (f64, f64),
     urls: Urls,
@@ -109,17 +119,6 @@ struct Measured {
 struct Urls {
     origin_requests: u64,
     router_cpu_us: f64,
-}
-
-/// One line of the table.
-struct Row {
-    router_cpu_us: f64,
-    router_cpu_min_us: f64,
-    router_cpu_max_us: f64,
-    engine_cpu_us: f64,
-    direct_p50_us: f64,
-    routed_p50_us: f64,
-    origin_requests: u64,
 }
 
 async fn run(options: &Options) -> anyhow::Result<Measured> {
@@ -137,37 +136,57 @@ async fn run(options: &Options) -> anyhow::Result<Measured> {
     let router = Child::router((engine_port, events, replay), port, &more)?;
     router.ready(&format!("http://127.0.0.1:{port}/health/ready"), Duration::from_secs(30)).await?;
     let images = ImageServer::start().await?;
-    let (mut rows, mut bare) = (Vec::new(), (0.0, 0.0));
+    let (mut lanes, mut bare) = (Vec::new(), (0.0, 0.0));
     for workload in ALL {
         let ask = workload.ask(&images);
         if workload.name == workload::DATA_URI {
             bare = bare::copy_and_hash_us(&ask.body);
         }
-        let direct = Client::new(engine_port, ask.clone())?;
-        let routed = Client::new(port, ask)?;
+        let (direct, routed) = (Client::new(engine_port, ask.clone())?, Client::new(port, ask)?);
         direct.send(20).await?;
         routed.send(100).await.with_context(|| format!("warming {} through the router", workload.name))?;
-        let requests = options.requests / workload.weight;
-        let mut rounds = Vec::new();
-        for _ in 0..options.rounds {
-            let per_round = (requests / options.rounds).max(20);
-            let plain: Sample = direct.send(per_round).await?;
-            let asked_before = images.requests();
-            let (router_before, engine_before) = (router.cpu_us()?, engine.cpu_us()?);
-            let through: Sample = routed.send(per_round).await?;
-            let count = through.count();
-            rounds.push(Round {
-                router_cpu_us: (router.cpu_us()? - router_before) / count,
-                engine_cpu_us: (engine.cpu_us()? - engine_before) / count,
-                direct_p50_us: plain.p50_us(),
-                routed_p50_us: through.p50_us(),
-                origin_requests: images.requests() - asked_before,
-            });
+        lanes.push(Lane { workload, direct, routed, rounds: Vec::new() });
+    }
+    // All in each round: what is compared shares what else goes on.
+    for _ in 0..options.rounds {
+        for lane in &mut lanes {
+            let requests = options.requests / lane.workload.weight / options.rounds;
+            let round = lane.round(requests.max(20), (&router, &engine), &images).await?;
+            lane.rounds.push(round);
         }
-        rows.push((workload, Row::of(&rounds)));
     }
     let urls = spelt(&router, port, &images, options.urls).await?;
-    Ok(Measured { rows, bare, urls })
+    Ok(Measured { lanes, bare, urls })
+}
+
+/// One workload, sent to the engine and through the router in turns.
+struct Lane {
+    workload: Workload,
+    direct: Client,
+    routed: Client,
+    rounds: Vec<Round>,
+}
+
+impl Lane {
+    async fn round(
+        &self,
+        requests: usize,
+        (router, engine): (&Child, &Child),
+        images: &ImageServer,
+    ) -> anyhow::Result<Round> {
+        let plain: Sample = self.direct.send(requests).await?;
+        let asked_before = images.requests();
+        let (router_before, engine_before) = (router.cpu_us()?, engine.cpu_us()?);
+        let through: Sample = self.routed.send(requests).await?;
+        let count = through.count();
+        Ok(Round {
+            router_cpu_us: (router.cpu_us()? - router_before) / count,
+            engine_cpu_us: (engine.cpu_us()? - engine_before) / count,
+            direct_p50_us: plain.p50_us(),
+            routed_p50_us: through.p50_us(),
+            origin_requests: images.requests() - asked_before,
+        })
+    }
 }
 
 /// Sends requests with URLs that are all new, eight at a time.
@@ -190,26 +209,40 @@ struct Round {
     origin_requests: u64,
 }
 
+/// One line of the table: its rounds, each value by itself.
+struct Row {
+    router_cpu: Spread,
+    engine_cpu: Spread,
+    direct_p50: Spread,
+    routed_p50: Spread,
+    origin_requests: u64,
+}
+
 impl Row {
     fn of(rounds: &[Round]) -> Self {
-        let sorted = |of: fn(&Round) -> f64| {
-            let mut values: Vec<f64> = rounds.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values
-        };
-        let median = |of: fn(&Round) -> f64| {
-            let values = sorted(of);
-            values.get(values.len() / 2).copied().unwrap_or_default()
-        };
-        let cpu = sorted(|round| round.router_cpu_us);
+        let spread = |of: fn(&Round) -> f64| Spread::of(rounds.iter().map(of));
         Self {
-            router_cpu_us: median(|round| round.router_cpu_us),
-            router_cpu_min_us: cpu.first().copied().unwrap_or_default(),
-            router_cpu_max_us: cpu.last().copied().unwrap_or_default(),
-            engine_cpu_us: median(|round| round.engine_cpu_us),
-            direct_p50_us: median(|round| round.direct_p50_us),
-            routed_p50_us: median(|round| round.routed_p50_us),
+            router_cpu: spread(|round| round.router_cpu_us),
+            engine_cpu: spread(|round| round.engine_cpu_us),
+            direct_p50: spread(|round| round.direct_p50_us),
+            routed_p50: spread(|round| round.routed_p50_us),
             origin_requests: rounds.iter().map(|round| round.origin_requests).sum(),
         }
+    }
+}
+
+/// A value over the rounds.
+struct Spread {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or_default();
+        Self { least: at(0), median: at(values.len() / 2), most: at(values.len().saturating_sub(1)) }
     }
 }

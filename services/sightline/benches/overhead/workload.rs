@@ -148,6 +148,32 @@ fn bmp(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
+/// Makes a path's own small bitmap.
+fn small(path: &str) -> Vec<u8> {
+    let mut bytes = bmp(56, 56);
+    if let Some(pixels) = bytes.get_mut(54..54 + path.len()) {
+        pixels.copy_from_slice(path.as_bytes());
+    }
+    bytes
+}
+
+fn large_path(index: usize) -> String {
+    format!("/{index}.png")
+}
+
+/// Makes a PNG of 188 KB: noise, each index's own, which no encoder makes smaller.
+fn large(index: usize) -> Vec<u8> {
+    let (width, height) = (280, 224);
+    let mut noise = blake3::Hasher::new().update(&index.to_le_bytes()).finalize_xof();
+    let mut pixels = vec![0; 3 * 280 * 224];
+    noise.fill(&mut pixels);
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).ok();
+    bytes
+}
+
 /// Serves cacheable images on loopback, each path's own, and counts.
 pub(crate) struct ImageServer {
     address: SocketAddr,
@@ -162,6 +188,7 @@ impl ImageServer {
         let requests = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
         let counter = Arc::clone(&requests);
+        let large: Vec<_> = (0..IMAGES).map(|index| (large_path(index), large(index))).collect();
         tasks.spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = [0; 4096];
@@ -169,13 +196,10 @@ impl ImageServer {
                 counter.fetch_add(1, Ordering::Relaxed);
                 let head = String::from_utf8_lossy(request.get(..read).unwrap_or_default());
                 let path = head.split(' ').nth(1).unwrap_or_default();
-                let mut body = if path.starts_with("/small/") { bmp(56, 56) } else { bmp(280, 224) };
-                let name = path.as_bytes();
-                if let Some(pixels) = body.get_mut(54..54 + name.len()) {
-                    pixels.copy_from_slice(name);
-                }
+                let found = large.iter().find(|(known, _)| known == path);
+                let body = found.map_or_else(|| small(path), |(_, bytes)| bytes.clone());
                 let head = format!(
-                    "HTTP/1.1 200 OK\r\ncontent-type: image/bmp\r\ncontent-length: {}\r\ncache-control: max-age=3600\r\n\
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\ncache-control: max-age=3600\r\n\
                      etag: \"{path}\"\r\nconnection: close\r\n\r\n",
                     body.len()
                 );
@@ -192,6 +216,6 @@ impl ImageServer {
     }
 
     fn url(&self, index: usize) -> String {
-        format!("http://{}/{index}.bmp", self.address)
+        format!("http://{}{}", self.address, large_path(index))
     }
 }
