@@ -23,10 +23,11 @@ impl LatePayload {
     /// Waits for the rest and makes the payload.
     ///
     /// # Errors
-    /// An item cannot be had, or is none: the client's to mend.
+    /// An item cannot be had, is none, or has too many pixels: the client's to mend.
     pub(crate) async fn settle(self, reader: &Reader) -> Result<Payload, ApiError> {
         let Self { request, mut resolved, late, key, tenant } = self;
         resolved.fill(&request, late.rest().await?);
+        reader.media.check_sizes(&request, &resolved)?;
         reader.media.remember(&request, &resolved, &tenant).await;
         let bytes = request.body().len();
         reader.pool.run(bytes, move || payload(&request, resolved, key.as_ref())).await?

@@ -132,3 +132,22 @@ async fn a_late_failure_reaches_the_client_and_no_engine() {
         "the place is given back: {load}"
     );
 }
+
+#[tokio::test]
+async fn a_late_image_of_too_many_pixels_reaches_no_engine() {
+    let rig = rig().await;
+    rig.media.put(SLOW, Resource { bytes: png(30_000, 30_000).0, ..Resource::default() });
+    let release = async {
+        placed(&rig).await;
+        rig.media.release(SLOW);
+    };
+    let body = about(&[FAST, SLOW]);
+    let (answer, ()) = tokio::join!(rig.chat(&body), release);
+    assert_eq!((answer.status, answer.code().as_str()), (StatusCode::BAD_REQUEST, "invalid_image"));
+    let error = answer.json()["error"].clone();
+    assert!(
+        error["message"].as_str().unwrap().contains("media item 1: the image has 30000x30000"),
+        "{error}"
+    );
+    assert!(rig.bodies().is_empty());
+}
