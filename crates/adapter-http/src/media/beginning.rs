@@ -11,6 +11,8 @@ use super::{HttpMediaSource, Opened, caching, text, validator};
 
 /// Lengths of a beginning, growing; past the last one everything is asked for.
 const STEPS: [u64; 3] = [16 << 10, 64 << 10, 256 << 10];
+/// Parts that a beginning is read in at most: an origin may give less than was asked for, but each costs a connection.
+const PARTS_MAX: usize = 16;
 /// Bytes of a whole answer that come between two looks at it.
 const LOOK_BYTES: u64 = 4 << 10;
 
@@ -43,6 +45,8 @@ impl Part {
 #[derive(Debug, Default)]
 struct Reading {
     bytes: BytesMut,
+    /// How many parts brought them.
+    parts: usize,
     /// Length of the resource, where the origin has told it.
     total: Option<u64>,
     validator: Validator,
@@ -89,7 +93,9 @@ impl HttpMediaSource {
             let whole = reading.total == Some(reading.len());
             let grown = reading.len() > part.from;
             match wanted.more(&reading.bytes, whole) {
-                Some(more) if !whole && grown && reading.len() < bytes_max => {
+                Some(more)
+                    if !whole && grown && reading.parts < PARTS_MAX && reading.len() < bytes_max =>
+                {
                     want = more.max(reading.len() + 1);
                 }
                 Some(_) | None => return Ok(begun(reading, whole)),
@@ -114,6 +120,7 @@ async fn take_part(opened: Opened, part: &Part, reading: &mut Reading) -> Result
         return Err(broken("the resource changed while it was read"));
     }
     (reading.total, reading.validator) = (total, validator);
+    reading.parts += 1;
     while let Some(frame) = streaming.frame().await {
         let frame = frame.map_err(|failed| broken(&failed.reason))?;
         let Ok(data) = frame.into_data() else { continue };

@@ -194,6 +194,23 @@ async fn parts_of_different_versions_are_not_joined() {
     );
 }
 
+#[tokio::test]
+async fn an_origin_that_gives_next_to_nothing_is_not_asked_for_ever() {
+    let server = Server::start(|mut peer| {
+        let range = peer.request().unwrap().header("range").unwrap().to_owned();
+        let from = range.strip_prefix("bytes=").and_then(|range| range.split_once('-')).unwrap().0;
+        let head = format!("content-range: bytes {from}-{from}/1000000");
+        peer.send(&format!("HTTP/1.1 206 Partial\r\n{head}\r\ncontent-length: 1\r\n\r\nx"));
+    });
+    let mut fetch = fetch(format!("http://{}/", server.address));
+    fetch.limits.bytes_max = 1 << 20;
+    let wanted = Wanted::new(|beginning, _| (beginning.len() < 100).then_some(100));
+    let Begun::Beginning { bytes, whole, .. } = source().begin(fetch, wanted).await.unwrap() else {
+        panic!("no beginning")
+    };
+    assert_eq!((&bytes[..], whole, server.accepted()), (&b"x".repeat(16)[..], false, 16));
+}
+
 #[test]
 fn urls_are_judged_without_asking_anybody() {
     let source = HttpMediaSource::new(MediaConfig::new(AddressPolicy::new(Vec::new())));
