@@ -13,7 +13,7 @@ use super::{HttpMediaSource, Opened, caching, text, validator};
 const STEPS: [u64; 3] = [16 << 10, 64 << 10, 256 << 10];
 /// Parts that a beginning is read in at most: an origin may give less than was asked for, but each costs a connection.
 const PARTS_MAX: usize = 16;
-/// Bytes of a whole answer that come between two looks at it.
+/// Bytes of a whole answer that come at least between two looks at it.
 const LOOK_BYTES: u64 = 4 << 10;
 
 /// Bytes `from..to` of a resource.
@@ -93,9 +93,7 @@ impl HttpMediaSource {
             let whole = reading.total == Some(reading.len());
             let grown = reading.len() > part.from;
             match wanted.more(&reading.bytes, whole) {
-                Some(more)
-                    if !whole && grown && reading.parts < PARTS_MAX && reading.len() < bytes_max =>
-                {
+                Some(more) if !whole && grown && reading.parts < PARTS_MAX && reading.len() < bytes_max => {
                     want = more.max(reading.len() + 1);
                 }
                 Some(_) | None => return Ok(begun(reading, whole)),
@@ -156,10 +154,16 @@ async fn take_start(
         }
         if reading.len() >= look_at {
             let Some(more) = wanted.more(&reading.bytes, false) else { return Ok(streaming.is_end_stream()) };
-            look_at = more.max(reading.len() + LOOK_BYTES);
+            look_at = next_look(reading.len(), more);
         }
     }
     Ok(true)
+}
+
+/// Says at which length to look again. A look may go over all that is there: they become rarer as that grows, so that all
+/// together cost a few times what the last one does.
+fn next_look(len: u64, more: u64) -> u64 {
+    more.max(len + LOOK_BYTES.max(len / 4))
 }
 
 /// Names a version so that `If-Range` takes it: by a strong `ETag` only.
@@ -177,6 +181,15 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_beginning_is_looked_at_less_and_less() {
+        let looks = std::iter::successors(Some(LOOK_BYTES), |len| Some(next_look(*len, len + 1)));
+        let looks: Vec<u64> = looks.take_while(|len| *len <= 1 << 20).collect();
+        assert_eq!(looks.get(..3), Some(&[4096, 8192, 12_288][..]));
+        assert!(looks.iter().sum::<u64>() < 6 << 20, "{looks:?}");
+        assert_eq!(next_look(4096, 1 << 20), 1 << 20);
+    }
 
     #[test]
     fn ranges_are_read() {
