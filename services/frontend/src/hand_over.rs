@@ -6,6 +6,8 @@
 //! file  a file that the worker's agent wrote into shared memory   the engine opens it; else as data
 //! ```
 
+use std::collections::HashMap;
+
 use actors::media_resolver::Handed;
 use actors::{Bitmaps, dim_cache::Stored, preprocessor};
 use bytes::Bytes;
@@ -61,8 +63,8 @@ impl Shared {
     ) -> Result<Vec<Bytes>, preprocessor::Error> {
         let urls = try_join_all(payload.handed().iter().map(|handed| self.url_for(handed, card))).await?;
         let bytes = urls.iter().map(Url::unspelt).sum();
-        let spell = move || urls.into_iter().map(Url::spell).collect::<Vec<_>>();
-        Ok(payload.body(&self.reader.pool.run(bytes, spell).await?))
+        let payload = payload.clone();
+        self.reader.pool.run(bytes, move || payload.body(&spell(urls))).await
     }
 
     async fn url_for(&self, handed: &Handed, card: &Card) -> Result<Url, preprocessor::Error> {
@@ -90,31 +92,37 @@ impl Shared {
             },
         };
         self.metrics.media_handed("data", form.kind, reason);
-        Ok(Url::Data(form.stored))
+        Ok(Url::Data(form.own, form.stored))
     }
 }
 
 /// What stands in a body for an item.
 enum Url {
     Spelt(Bytes),
-    /// A data URI, yet to be made: CPU work, for the pool, all of a body's at once.
-    Data(Stored),
+    /// A data URI, yet to be made of the bytes that the id names: CPU work, for the pool, all of a body's at once.
+    Data(MediaId, Stored),
 }
 
 impl Url {
     const fn unspelt(&self) -> usize {
         match self {
             Self::Spelt(_) => 0,
-            Self::Data(stored) => stored.bytes.len(),
+            Self::Data(_, stored) => stored.bytes.len(),
         }
     }
+}
 
-    fn spell(self) -> Bytes {
-        match self {
-            Self::Spelt(url) => url,
-            Self::Data(stored) => DataUri::spell(&stored.media_type, &stored.bytes),
+/// Spells URLs; one image that stands in a body many times is spelt once.
+fn spell(urls: Vec<Url>) -> Vec<Bytes> {
+    let mut spelt = HashMap::new();
+    let spell = |url| match url {
+        Url::Spelt(url) => url,
+        Url::Data(id, stored) => {
+            let spell = || DataUri::spell(&stored.media_type, &stored.bytes);
+            spelt.entry(id).or_insert_with(spell).clone()
         }
-    }
+    };
+    urls.into_iter().map(spell).collect()
 }
 
 impl HandOver {
@@ -140,5 +148,29 @@ impl HandOver {
                 kind: "original",
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn an_image_that_comes_many_times_is_spelt_once() {
+        let data = |bytes: &'static [u8]| {
+            let stored = Stored { bytes: Bytes::from_static(bytes), media_type: Arc::from("image/png") };
+            Url::Data(prompt::media_id(bytes), stored)
+        };
+        let spelt = spell(vec![
+            data(b"abc"),
+            Url::Spelt(Bytes::from_static(b"file:///a")),
+            data(b"abd"),
+            data(b"abc"),
+        ]);
+        let expected = ["data:image/png;base64,YWJj", "file:///a", "data:image/png;base64,YWJk"];
+        assert_eq!(spelt.get(..3).unwrap(), expected.map(Bytes::from));
+        assert_eq!(spelt[0].as_ptr(), spelt[3].as_ptr());
     }
 }
