@@ -213,7 +213,7 @@ impl Default for MediaConfig {
 pub struct Limits {
     /// Bytes of one request body.
     pub body_bytes_max: u64,
-    /// Bytes of all request bodies held at once.
+    /// Bytes of all request bodies held at once, with the data URIs that are put into them here.
     pub held_bytes_max: u64,
     /// Longest time a body may take to arrive, in milliseconds.
     pub body_ms: u64,

@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 
 use crate::answer::Answer;
 use crate::api_error::ApiError;
+use crate::hand_over::Filled;
 use crate::headers;
 use crate::homework::Homework;
 use crate::late_payload::LatePayload;
@@ -197,7 +198,7 @@ impl Shared {
             dispatch.payload = late.settle(&self.reader).await?;
         }
         let quest = self.ask_names(&dispatch.draft.names, &holder, worker.card.block_size);
-        let body = self.body_for(&dispatch.payload, &worker.card).await?;
+        let Filled { chunks: body, share } = self.body_for(&dispatch.payload, &worker.card).await?;
         let span = trace::proxy(&record, &holder);
         let sent = self.forward(dispatch, body, (&worker.endpoint, holder.rank)).instrument(span.clone());
         let begun = tokio::select! {
@@ -205,6 +206,7 @@ impl Shared {
             begun = sent => begun,
             () = self.better_off_elsewhere(dispatch, &holder.worker) => Err(Failure::Down),
         };
+        drop(share);
         match begun {
             Ok(begun) => {
                 self.models.directory().answered(&holder.worker);

@@ -15,7 +15,9 @@ use futures::future::try_join_all;
 use identity::MediaId;
 use membership::Card;
 use prompt::DataUri;
+use tokio::sync::OwnedSemaphorePermit;
 
+use crate::api_error::ApiError;
 use crate::courier::Courier;
 use crate::media_address::MediaAddress;
 use crate::metrics::Metrics;
@@ -48,23 +50,28 @@ struct Form {
     kind: &'static str,
 }
 
+/// A body for a worker, and its share of the budget for as long as it is held.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    pub(crate) chunks: Vec<Bytes>,
+    pub(crate) share: Option<OwnedSemaphorePermit>,
+}
+
 /// What is appended to a media id to name the bitmap decoded from its bytes.
 pub(crate) const BITMAP: &str = ".bmp";
 
 impl Shared {
-    /// Makes the body for a worker.
+    /// Makes the body for a worker, with its share of the budget of bodies for what was not in the client's.
     ///
     /// # Errors
-    /// The pool is overloaded, or a job failed.
-    pub(crate) async fn body_for(
-        &self,
-        payload: &Payload,
-        card: &Card,
-    ) -> Result<Vec<Bytes>, preprocessor::Error> {
+    /// Too much is held already, the pool is overloaded, or a job failed.
+    pub(crate) async fn body_for(&self, payload: &Payload, card: &Card) -> Result<Filled, ApiError> {
         let urls = try_join_all(payload.handed().iter().map(|handed| self.url_for(handed, card))).await?;
-        let bytes = urls.iter().map(Url::unspelt).sum();
+        let bytes = unspelt(&urls);
+        let share = self.bodies.share(bytes)?;
         let payload = payload.clone();
-        self.reader.pool.run(bytes, move || payload.body(&spell(urls))).await
+        let chunks = self.reader.pool.run(bytes, move || payload.body(&spell(urls))).await?;
+        Ok(Filled { chunks, share })
     }
 
     async fn url_for(&self, handed: &Handed, card: &Card) -> Result<Url, preprocessor::Error> {
@@ -103,13 +110,13 @@ enum Url {
     Data(MediaId, Stored),
 }
 
-impl Url {
-    const fn unspelt(&self) -> usize {
-        match self {
-            Self::Spelt(_) => 0,
-            Self::Data(_, stored) => stored.bytes.len(),
-        }
-    }
+/// Counts the bytes of the texts that are yet to be spelt.
+fn unspelt(urls: &[Url]) -> usize {
+    let texts = urls.iter().filter_map(|url| match url {
+        Url::Spelt(_) => None,
+        Url::Data(id, stored) => Some((id, stored.bytes.len().div_ceil(3) * 4)),
+    });
+    texts.collect::<HashMap<_, _>>().into_values().sum()
 }
 
 /// Spells URLs; one image that stands in a body many times is spelt once.
@@ -163,12 +170,10 @@ mod tests {
             let stored = Stored { bytes: Bytes::from_static(bytes), media_type: Arc::from("image/png") };
             Url::Data(prompt::media_id(bytes), stored)
         };
-        let spelt = spell(vec![
-            data(b"abc"),
-            Url::Spelt(Bytes::from_static(b"file:///a")),
-            data(b"abd"),
-            data(b"abc"),
-        ]);
+        let urls =
+            vec![data(b"abc"), Url::Spelt(Bytes::from_static(b"file:///a")), data(b"abd"), data(b"abc")];
+        assert_eq!(unspelt(&urls), 8);
+        let spelt = spell(urls);
         let expected = ["data:image/png;base64,YWJj", "file:///a", "data:image/png;base64,YWJk"];
         assert_eq!(spelt.get(..3).unwrap(), expected.map(Bytes::from));
         assert_eq!(spelt[0].as_ptr(), spelt[3].as_ptr());

@@ -94,6 +94,18 @@ impl Bodies {
         }
     }
 
+    /// Takes a share of the budget for a body that is made here.
+    ///
+    /// # Errors
+    /// Too much is held already.
+    pub(crate) fn share(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        let mut share = None;
+        if bytes > 0 {
+            self.reserve(length(bytes), &mut share)?;
+        }
+        Ok(share)
+    }
+
     /// Takes a further part of the budget.
     fn reserve(&self, bytes: u64, share: &mut Option<OwnedSemaphorePermit>) -> Result<(), ApiError> {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
