@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actor_kit::Node;
@@ -41,6 +42,8 @@ fn resource(width: u32, etag: Option<&str>, fresh_s: u64) -> Resource {
     }
 }
 
+static SIDES: AtomicUsize = AtomicUsize::new(0);
+
 /// The media side of one frontend.
 struct Side {
     cache: DimCache,
@@ -60,7 +63,9 @@ impl Side {
         let cache = DimCache::new(config, Arc::new(source.clone()), Arc::clone(&clock), pool);
         let config = header_cache::Config { gossip: gossip.clone(), ..header_cache::Config::default() };
         let headers = HeaderCache::new(config, Arc::new(source.clone()), Arc::clone(&clock));
-        Self { cache, headers, source, clock, gossip, node: Node::start(name) }
+        // Actors' names are the process's, and tests may share one.
+        let node = Node::start(&format!("{name}-{}", SIDES.fetch_add(1, Ordering::Relaxed)));
+        Self { cache, headers, source, clock, gossip, node }
     }
 
     async fn join(&self, bus: &InMemoryBus, name: &str) -> FactBoardHandle {
