@@ -93,6 +93,8 @@ pub struct NearMedia {
     pub tokens: u32,
     /// Tokens among those whose encoding is part of the work ahead.
     pub coming_tokens: u32,
+    /// Whether one of them is coming, or was first dispatched there a moment ago.
+    pub fresh: bool,
     /// Whether an item that comes without payload is not among them.
     pub lacks_payload_free: bool,
 }
@@ -151,7 +153,8 @@ impl std::fmt::Display for Why {
 }
 
 impl NearMedia {
-    const NONE: Self = Self { items: 0, tokens: 0, coming_tokens: 0, lacks_payload_free: false };
+    const NONE: Self =
+        Self { items: 0, tokens: 0, coming_tokens: 0, fresh: false, lacks_payload_free: false };
 }
 
 impl Candidate<'_> {

@@ -76,9 +76,9 @@ impl NextEncoder {
     }
 }
 
-/// Tells whether an earlier dispatch has the candidate encode media of the request now.
+/// Tells whether an earlier dispatch has the candidate encode media of the request now, or had it do so a moment ago.
 const fn is_encoding(wanted: &Wanted<'_>, candidate: &Candidate<'_>) -> bool {
-    candidate.near(wanted.policy).coming_tokens > 0
+    candidate.near(wanted.policy).fresh
 }
 
 fn appraise(wanted: &Wanted<'_>, candidate: &Candidate<'_>, one_too_many: bool) -> Appraisal {

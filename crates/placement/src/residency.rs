@@ -22,6 +22,10 @@ impl Default for ResidencyLimits {
     }
 }
 
+/// How long after its first dispatch to a holder an item counts as new there, arrived or not: those who ask for it at the
+/// same moment may not all be placed yet.
+const FRESH_FOR: Duration = Duration::from_secs(3);
+
 /// Media items by holder: a signal beside prefix overlap, bounded per holder in number and age.
 #[derive(Clone, Debug, Default)]
 pub struct Residency {
@@ -43,6 +47,8 @@ struct Recent {
 struct Seen {
     sighting: u64,
     at: Duration,
+    /// When it was news.
+    since: Duration,
     /// A dispatch is to bring it and has not yet.
     coming: bool,
 }
@@ -140,7 +146,9 @@ impl Residency {
                 near.items += 1;
                 near.tokens = near.tokens.saturating_add(*tokens);
             }
-            if !repeated && seen.is_some_and(|seen| seen.coming) {
+            let Some(seen) = seen.filter(|_| !repeated) else { continue };
+            near.fresh |= seen.coming || now.saturating_sub(seen.since) < FRESH_FOR;
+            if seen.coming {
                 near.coming_tokens = near.coming_tokens.saturating_add(*tokens);
             }
         }
@@ -168,7 +176,8 @@ impl Recent {
         self.sightings += 1;
         let before = self.seen(media, now, limits.ttl);
         let coming = before.is_none_or(|before| before.coming);
-        self.items.insert(media, Seen { sighting: self.sightings, at: now, coming });
+        let since = before.map_or(now, |before| before.since);
+        self.items.insert(media, Seen { sighting: self.sightings, at: now, since, coming });
         self.order.push_back((self.sightings, media));
         while self.items.len() > limits.items_max {
             let Some((sighting, oldest)) = self.order.pop_front() else { break };
@@ -219,16 +228,17 @@ mod tests {
     fn items_come_and_arrive() {
         let mut residency = Residency::new(LIMITS);
         let query = Query { multiset: &[(key(1), 10), (key(1), 10)], payload_free: &[] };
-        let near = |residency: &Residency| residency.near(&holder("a"), query, Duration::ZERO);
+        let near = |residency: &Residency, now| residency.near(&holder("a"), query, now);
         assert!(residency.see(&holder("a"), key(1), Duration::ZERO));
         assert!(!residency.see(&holder("a"), key(1), Duration::ZERO));
-        assert_eq!(
-            near(&residency),
-            NearMedia { items: 2, tokens: 20, coming_tokens: 10, lacks_payload_free: false }
-        );
+        let coming =
+            NearMedia { items: 2, tokens: 20, coming_tokens: 10, fresh: true, lacks_payload_free: false };
+        assert_eq!(near(&residency, FRESH_FOR), coming);
         residency.arrived(&holder("a"), key(1));
-        assert!(!residency.see(&holder("a"), key(1), Duration::ZERO));
-        assert_eq!(near(&residency).coming_tokens, 0);
+        assert!(!residency.see(&holder("a"), key(1), Duration::from_secs(2)));
+        let arrived = NearMedia { coming_tokens: 0, ..coming };
+        assert_eq!(near(&residency, Duration::from_secs(2)), arrived);
+        assert_eq!(near(&residency, FRESH_FOR), NearMedia { fresh: false, ..arrived });
     }
 
     #[test]
@@ -244,7 +254,7 @@ mod tests {
         assert_eq!(near(&residency).coming_tokens, 10);
         residency.revoke(&holder("a"), key(1));
         residency.revoke(&holder("a"), key(2));
-        assert_eq!(near(&residency), NearMedia { items: 1, tokens: 10, ..NearMedia::default() });
+        assert_eq!(near(&residency), NearMedia { items: 1, tokens: 10, fresh: true, ..NearMedia::default() });
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl World {
                 items: u32::from(spec.near > 0),
                 tokens: spec.near,
                 coming_tokens: spec.near / 3,
+                fresh: spec.near % 2 == 1,
                 lacks_payload_free: false,
             },
             limits: spec.limits,
@@ -145,7 +146,8 @@ fn naive_total(wanted: &Wanted<'_>, candidate: &Candidate<'_>, crowded: bool) ->
     if media > 0 {
         total += wanted.media_bytes as f64 * f64::from(far) / f64::from(media) * rates.fetch_ms;
     }
-    let times = if crowded && coming == 0 { 64.0 } else { 1.0 };
+    let fresh = !text_only && candidate.near.fresh;
+    let times = if crowded && !fresh { 64.0 } else { 1.0 };
     total += f64::from(far.min(computed)) * rates.encode_ms * times;
     total += f64::from(computed) * rates.prefill_ms;
     total += f64::from(load.active) * rates.decode_ms;
@@ -192,7 +194,7 @@ proptest! {
         world.session = None;
         world.policy = if world.turn.round % 2 == 0 { Policy::Kv } else { Policy::KvText };
         let (candidates, wanted) = (world.candidates(), world.wanted());
-        let encoding = candidates.iter().filter(|it| it.near.coming_tokens > 0).count();
+        let encoding = candidates.iter().filter(|it| it.near.fresh).count();
         let encoding = if world.policy == Policy::Kv { encoding } else { 0 };
         let eligible: Vec<_> = candidates.iter().filter(|it| it.why_not(&wanted).is_none()).collect();
         match place(&wanted, &candidates, world.turn) {
@@ -225,7 +227,7 @@ proptest! {
         }
         for candidates in [&mut here, &mut there] {
             for (index, candidate) in candidates.iter_mut().enumerate() {
-                candidate.near.coming_tokens = u32::from(index == 0);
+                candidate.near.fresh = index == 0;
             }
         }
         let decisions = [&here, &there].map(|candidates| place(&wanted, candidates, world.turn));
