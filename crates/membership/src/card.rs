@@ -7,6 +7,8 @@ use identity::{Incarnation, ModelName, Rank, WorkerId};
 pub struct Card {
     /// The engine endpoint's name, unique in the namespace.
     pub worker: WorkerId,
+    /// The agent that holds the card, by an opaque id; empty where it told none.
+    pub agent: String,
     /// The model it serves.
     pub model: ModelName,
     /// Other names under which clients may ask for the model.
@@ -231,6 +233,7 @@ impl Card {
     pub fn new(worker: WorkerId, model: ModelName, endpoint: &str, block_size: u32) -> Self {
         Self {
             worker,
+            agent: String::new(),
             model,
             aliases: Vec::new(),
             adapters: Vec::new(),

@@ -33,6 +33,8 @@ pub fn decode(json: &[u8]) -> Result<Card, Error> {
 #[derive(Serialize, Deserialize)]
 struct CardForm {
     worker: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    agent: String,
     model: String,
     #[serde(default)]
     aliases: Vec<String>,
@@ -229,6 +231,7 @@ impl From<&Card> for CardForm {
         let ranks = card.ranks.iter().cloned();
         Self {
             worker: card.worker.as_str().to_owned(),
+            agent: card.agent.clone(),
             model: card.model.as_str().to_owned(),
             aliases: names(&card.aliases),
             adapters: card.adapters.clone(),
@@ -314,6 +317,7 @@ impl CardForm {
         if !self.schemes.is_empty() {
             card.schemes = self.schemes;
         }
+        card.agent = self.agent;
         card.aliases = self.aliases.iter().map(|name| ModelName::new(name)).collect();
         card.adapters = self.adapters;
         card.ranks = ranks;

@@ -156,6 +156,7 @@ fn facts() -> Facts {
 
 fn card() -> Card {
     let mut card = Card::new(WorkerId::new("w0"), ModelName::new("tiny-vl"), "http://127.0.0.1:8100", 16);
+    card.agent = "5b3c1d7e9f024a68".to_owned();
     card.aliases = vec![ModelName::new("tiny")];
     card.adapters = vec!["sql".to_owned()];
     card.ranks.push(RankFeed {
