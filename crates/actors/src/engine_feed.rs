@@ -65,6 +65,8 @@ pub struct EngineFeedArgs {
     pub translation: Config,
     /// Tells apart lives that begin at the same time.
     pub seed: u64,
+    /// The last life of which another agent is known to have spoken, which this feed's is later than; zero for none.
+    pub after: Incarnation,
     /// Opens the engine's events.
     pub feeds: Arc<dyn Feeds>,
     /// Carries deltas and beats, and replicas' questions.
@@ -113,6 +115,14 @@ impl EngineFeedHandle {
     /// As [`Address::call`].
     pub async fn save(&self, deadline: Duration) -> Result<bool, address::Error> {
         self.address.call(deadline, Msg::Flush).await
+    }
+
+    /// Stops to follow the engine for good; what was not saved is learned anew by whoever follows it next.
+    ///
+    /// # Errors
+    /// As [`Node::retire`].
+    pub async fn retire(&self, node: &Node) -> Result<(), actor_kit::node::Error> {
+        node.retire(self.address.name()).await
     }
 }
 
@@ -286,6 +296,7 @@ impl State {
             let (incarnation, blocks) = (session.incarnation(), session.translator().blocks());
             tracing::info!(%worker, %incarnation, blocks, "resuming from checkpoint");
         }
+        self.succeed(self.args.after);
         self.poll()
     }
 
@@ -318,7 +329,8 @@ impl State {
             return Ok(());
         };
         let Some(session) = &mut self.session else {
-            let life = next_life(None, status.started_ms, self.args.clock.wall_ms(), self.args.seed);
+            let (after, wall_ms) = (Some(self.args.after), self.args.clock.wall_ms());
+            let life = next_life(after, status.started_ms, wall_ms, self.args.seed);
             let (model, holder) = (self.args.model.clone(), self.args.holder.clone());
             let mut session =
                 Session::begin(model, holder, self.args.translation.clone(), life, status.started_ms);

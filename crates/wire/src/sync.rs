@@ -4,7 +4,7 @@
 //! gap          Range{from}          → Range{deltas}            repeated until caught up; Forgotten → Buckets
 //! divergence   Buckets{own digest}  → Buckets{S, digest, runs} at the agent's present S; TooLarge → Open
 //! joining      Open                 → Opened{S, digest, n}     then Chunk 0 … n-1 → Chunk{runs}
-//! succession   Succeed{silent life} → Incarnation{a later one} beats of it follow
+//! succession   Succeed{silent life} → Incarnation{a later one} beats of it follow; also asked by the agent that falls silent
 //! ```
 
 use bytes::Bytes;
@@ -56,7 +56,8 @@ pub enum Request {
         /// Which chunk, from 0.
         index: u32,
     },
-    /// To go on as a later life than this, of which no agent speaks any more, while an earlier one is spoken of.
+    /// To go on as a later life than this, of which no agent speaks any more or will in a moment. Only an agent that now
+    /// speaks of a later one answers.
     Succeed {
         /// The life that is over.
         silent: Incarnation,

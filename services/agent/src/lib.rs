@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod agent_id;
 mod card;
 mod command_desk;
 mod config;
@@ -11,6 +12,7 @@ mod media_surface;
 mod operator_surface;
 mod speaker;
 mod state_dir;
+mod succession;
 mod wiring;
 mod zmq_feeds;
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! discovering ─► (card is another's: standby) ─► starting ─► ready ─► draining ─► gone
-//!                                                   ▲ lease lost: registers again, and keeps following
+//!                                   ▲               ▲ │ lease lost: registers again, and keeps following
+//!                                   └───────────────┴─┘ card is another's, who is heard: stops following
 //! ```
 
 use std::sync::Arc;
@@ -10,8 +11,7 @@ use std::time::Duration;
 
 use actor_kit::Node;
 use actors::{EngineFeedArgs, EngineFeedHandle, FeedStatus};
-use engine_events::Record;
-use identity::{Holder, Incarnation, ModelName, Rank, WorkerId};
+use identity::{Holder, Incarnation, Rank, WorkerId};
 use membership::Card;
 use membership::card::State;
 use ports::StateStore;
@@ -20,10 +20,12 @@ use ports::registry::{Entry, Error, Lease};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_id::AgentId;
 use crate::card::{self, Model};
 use crate::command_desk::Wish;
 use crate::config::Config;
 use crate::discovery::{Discovered, discover};
+use crate::succession::successor;
 use crate::wiring::{Ports, RankFeeds};
 use crate::zmq_feeds::ZmqFeeds;
 
@@ -82,6 +84,27 @@ pub(crate) struct Speaker {
     pub(crate) followed: watch::Sender<Vec<Followed>>,
 }
 
+/// What is spoken of, and by which feeds.
+struct Speech {
+    discovered: Discovered,
+    /// The card without what changes.
+    card: Card,
+    /// Of the first ranks, all of them while all goes well; none while another agent speaks.
+    feeds: Vec<Followed>,
+    /// The last life that another agent is known to have spoken of; zero for none.
+    after: Incarnation,
+}
+
+/// Whose a card is.
+enum Whose {
+    /// This agent's, or by now nobody's.
+    Own,
+    /// Another's, which speaks of this life.
+    Anothers(Incarnation),
+    /// The registry cannot be reached.
+    Unknown,
+}
+
 /// Why a card is no longer held.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
@@ -93,47 +116,101 @@ impl Speaker {
     /// Runs until stopped.
     pub(crate) async fn run(self) {
         self.wish.recall().await;
+        let id = AgentId::recall(&*self.store, &self.worker).await;
         let Some(discovered) = self.discovered().await else { return };
         let url = self.endpoint.as_str();
         let card = card::card(self.worker.clone(), url, &self.config, (&discovered, &self.model));
-        let card = Card { media_dir: self.media_dir.clone(), ..card };
+        let card = Card { agent: id.as_str().to_owned(), media_dir: self.media_dir.clone(), ..card };
         let model = card.model.clone();
         tracing::info!(worker = %self.worker, %model, endpoint = url, block_size = card.block_size, "engine found");
         let key = wire::registry_key::worker(&self.config.namespace, &card.model, &card.worker);
-        let mut feeds: Vec<EngineFeedHandle> = Vec::new();
+        let mut speech = Speech { discovered, card, feeds: Vec::new(), after: Incarnation::default() };
         let mut said = false;
         while !self.stop.is_cancelled() {
-            let mut told = self.present(&card, &feeds);
-            let taken = match self.register(&key, &told).await {
+            let mut told = self.present(&speech);
+            let error = match self.register(&key, &told).await {
                 Ok(lease) => {
                     said = false;
-                    self.follow(&discovered, &card, &mut feeds).await;
-                    if self.hold(&*lease, &card, &mut told, &feeds).await == Ended::Stopped {
-                        self.leave(Some((lease, told)), &feeds).await;
+                    self.follow(&mut speech).await;
+                    if self.hold(&*lease, &mut told, &speech).await == Ended::Stopped {
+                        self.leave(Some((lease, told)), &speech.feeds).await;
                         return;
                     }
                     tracing::info!(worker = %self.worker, "lease is lost, registering again");
                     continue;
                 }
-                Err(error) => {
-                    let taken = matches!(error, Error::Taken { .. });
-                    if !std::mem::replace(&mut said, true) {
-                        tracing::info!(worker = %self.worker, %error, "cannot register, trying again");
-                    }
-                    taken
-                }
+                Err(error) => error,
             };
-            // Whoever held the card before this process may have been this very agent: its lease takes time to end.
-            // Without a registry nobody can tell, and an engine without its agent is worse than one with two.
-            if !feeds.is_empty() || !taken || self.was_ours(&key, &discovered).await {
-                self.follow(&discovered, &card, &mut feeds).await;
-                self.enter(self.phase_of(&feeds));
-            } else {
-                self.enter(Phase::Standby);
+            if !std::mem::replace(&mut said, true) {
+                tracing::info!(worker = %self.worker, %error, "cannot register, trying again");
             }
+            let whose = self.whose(&error, &key, &id).await;
+            self.go_on_without_card(whose, &mut speech).await;
             self.pause(PAUSE).await;
         }
-        self.leave(None, &feeds).await;
+        self.leave(None, &speech.feeds).await;
+    }
+
+    /// Finds out whose the card is that was refused. It may be this agent's, of before this process: leases take time to end.
+    async fn whose(&self, refused: &Error, key: &str, id: &AgentId) -> Whose {
+        if !matches!(refused, Error::Taken { .. }) {
+            return Whose::Unknown;
+        }
+        let Ok(entries) = self.ports.registry.list(key).await else { return Whose::Unknown };
+        let entry = entries.iter().find(|entry| entry.key == key);
+        match entry.and_then(|entry| wire::card::decode(&entry.value).ok()) {
+            Some(card) if !id.holds(&card) => Whose::Anothers(card.incarnation),
+            _ => Whose::Own,
+        }
+    }
+
+    /// Speaks, or leaves that to another agent: to whoever has the card, and to whoever is heard while the registry cannot
+    /// tell. A speaker leaves it only to one that is heard: an engine without its agent is worse than one with two.
+    async fn go_on_without_card(&self, whose: Whose, speech: &mut Speech) {
+        let silent = match whose {
+            Whose::Own => false,
+            Whose::Anothers(life) => {
+                speech.after = speech.after.max(life);
+                speech.feeds.is_empty() || self.is_succeeded(speech).await
+            }
+            Whose::Unknown => speech.feeds.is_empty() && self.is_succeeded(speech).await,
+        };
+        if silent {
+            self.fall_silent(speech).await;
+            self.enter(Phase::Standby);
+        } else {
+            self.follow(speech).await;
+            self.enter(self.phase_of(&speech.feeds));
+        }
+    }
+
+    /// Has another agent go on as a later life than this one speaks of, if it speaks; answers whether another does, for every
+    /// rank.
+    async fn is_succeeded(&self, speech: &mut Speech) -> bool {
+        for source in &speech.discovered.ranks {
+            let holder = Holder { worker: self.worker.clone(), rank: source.rank };
+            let subject = wire::subject::sync(&self.config.namespace, &speech.card.model, &holder);
+            let followed = speech.feeds.iter().find(|followed| followed.rank == source.rank);
+            let own = || followed.and_then(|it| it.feed.status().incarnation).unwrap_or_default();
+            let Some(life) = successor(&*self.ports.bus, subject, own).await else { return false };
+            speech.after = speech.after.max(life);
+        }
+        true
+    }
+
+    /// Stops to follow the engine. The last checkpoint stays: with it the agent goes on, as a later life, should the other
+    /// one end.
+    async fn fall_silent(&self, speech: &mut Speech) {
+        if speech.feeds.is_empty() {
+            return;
+        }
+        tracing::info!(worker = %self.worker, "another agent has the card and is heard, standing by");
+        self.followed.send_replace(Vec::new());
+        for Followed { feed, .. } in speech.feeds.drain(..) {
+            if let Err(error) = feed.retire(&self.node).await {
+                tracing::warn!(worker = %self.worker, %error, "feed does not end yet");
+            }
+        }
     }
 
     /// Asks the engine until it tells; none when stopped.
@@ -161,7 +238,8 @@ impl Speaker {
     }
 
     /// Starts to follow the ranks that are not followed yet.
-    async fn follow(&self, discovered: &Discovered, card: &Card, feeds: &mut Vec<EngineFeedHandle>) {
+    async fn follow(&self, speech: &mut Speech) {
+        let Speech { discovered, card, feeds, after } = speech;
         for source in discovered.ranks.iter().skip(feeds.len()) {
             let holder = Holder { worker: self.worker.clone(), rank: source.rank };
             let args = EngineFeedArgs {
@@ -176,6 +254,7 @@ impl Speaker {
                     blocks_max: self.config.blocks_max,
                 },
                 seed: self.ports.clock.wall_ms() ^ u64::from(source.rank.0) << 40,
+                after: *after,
                 feeds: match &self.feeds {
                     Some(feeds) => feeds.of(source.rank),
                     None => Arc::new(ZmqFeeds::new(source)),
@@ -187,9 +266,8 @@ impl Speaker {
             };
             match EngineFeedHandle::start(&self.node, args).await {
                 Ok(feed) => {
-                    let rank = source.rank;
-                    self.followed.send_modify(|all| all.push(Followed { rank, feed: feed.clone() }));
-                    feeds.push(feed);
+                    feeds.push(Followed { rank: source.rank, feed });
+                    self.followed.send_replace(feeds.clone());
                 }
                 Err(error) => {
                     tracing::error!(worker = %self.worker, %error, "feed cannot be followed");
@@ -200,21 +278,15 @@ impl Speaker {
     }
 
     /// Keeps the card true until the lease is lost or the agent is stopped.
-    async fn hold(
-        &self,
-        lease: &dyn Lease,
-        base: &Card,
-        told: &mut Card,
-        feeds: &[EngineFeedHandle],
-    ) -> Ended {
+    async fn hold(&self, lease: &dyn Lease, told: &mut Card, speech: &Speech) -> Ended {
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return Ended::Stopped,
                 () = lease.lost() => return Ended::Lost,
                 () = self.ports.clock.sleep(LOOK) => {}
             }
-            self.enter(self.phase_of(feeds));
-            let present = self.present(base, feeds);
+            self.enter(self.phase_of(&speech.feeds));
+            let present = self.present(speech);
             if present == *told {
                 continue;
             }
@@ -228,7 +300,7 @@ impl Speaker {
     }
 
     /// Drains, saves, and gives the card back.
-    async fn leave(&self, held: Option<(Box<dyn Lease>, Card)>, feeds: &[EngineFeedHandle]) {
+    async fn leave(&self, held: Option<(Box<dyn Lease>, Card)>, feeds: &[Followed]) {
         self.enter(Phase::Draining);
         let lease = match held {
             Some((lease, card)) => {
@@ -237,7 +309,7 @@ impl Speaker {
             }
             None => None,
         };
-        for feed in feeds {
+        for Followed { feed, .. } in feeds {
             if feed.save(LAST_WORDS).await != Ok(true) {
                 tracing::debug!(worker = %self.worker, "no last checkpoint");
             }
@@ -250,7 +322,7 @@ impl Speaker {
     }
 
     /// Says that the worker takes nothing new, and waits for what it has, as long as it may.
-    async fn drain(&self, lease: &dyn Lease, card: Card, feeds: &[EngineFeedHandle]) {
+    async fn drain(&self, lease: &dyn Lease, card: Card, feeds: &[Followed]) {
         let patience = *self.drain.borrow();
         if patience.is_zero() {
             return;
@@ -265,35 +337,13 @@ impl Speaker {
         self.ports.clock.sleep(Duration::from_secs(2).min(patience)).await;
         let busy =
             |status: &FeedStatus| status.engine.healthy && status.engine.running + status.engine.waiting > 0;
-        while self.ports.clock.now() < until && feeds.iter().any(|feed| busy(&feed.status())) {
+        while self.ports.clock.now() < until && feeds.iter().any(|it| busy(&it.feed.status())) {
             self.ports.clock.sleep(LOOK).await;
         }
     }
 
-    /// Tells whether the card under a key is of this agent's previous life: its checkpoint knows the incarnation.
-    async fn was_ours(&self, key: &str, discovered: &Discovered) -> bool {
-        let Ok(entries) = self.ports.registry.list(key).await else { return false };
-        let card = entries
-            .iter()
-            .find(|entry| entry.key == key)
-            .and_then(|entry| wire::card::decode(&entry.value).ok());
-        let Some(card) = card else { return false };
-        for source in &discovered.ranks {
-            let holder = Holder { worker: self.worker.clone(), rank: source.rank };
-            let name = EngineFeedHandle::name(&ModelName::new(&discovered.model), &holder);
-            let saved = self.store.load(&name).await.ok().flatten();
-            let record = saved.and_then(|saved| Record::from_bytes(&saved).ok());
-            if record.is_some_and(|record| {
-                record.incarnation >= card.incarnation && card.incarnation != Incarnation::default()
-            }) {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn present(&self, base: &Card, feeds: &[EngineFeedHandle]) -> Card {
-        let statuses: Vec<_> = feeds.iter().map(EngineFeedHandle::status).collect();
+    fn present(&self, speech: &Speech) -> Card {
+        let statuses: Vec<_> = speech.feeds.iter().map(|it| it.feed.status()).collect();
         let all_known = statuses.iter().all(|status| status.incarnation.is_some());
         let oldest = statuses.iter().filter_map(|status| status.incarnation).min();
         let state = match *self.phase.borrow() {
@@ -301,10 +351,10 @@ impl Speaker {
             Phase::Draining => State::Draining,
             Phase::Discovering | Phase::Standby | Phase::Starting => State::Starting,
         };
-        card::current(base, oldest.filter(|_| all_known), state)
+        card::current(&speech.card, oldest.filter(|_| all_known), state)
     }
 
-    fn phase_of(&self, feeds: &[EngineFeedHandle]) -> Phase {
+    fn phase_of(&self, feeds: &[Followed]) -> Phase {
         if self.wish.drains() { Phase::Draining } else { phase_of(feeds, *self.phase.borrow()) }
     }
 
@@ -325,9 +375,9 @@ impl Speaker {
 
 /// A worker becomes ready when its engine answers and is known; a ready one stays so while its present life is known:
 /// whether the engine can be reached is for those to judge that reach for it, not for one late answer to the agent.
-fn phase_of(feeds: &[EngineFeedHandle], was: Phase) -> Phase {
-    let ready = |feed: &EngineFeedHandle| {
-        let status = feed.status();
+fn phase_of(feeds: &[Followed], was: Phase) -> Phase {
+    let ready = |followed: &Followed| {
+        let status = followed.feed.status();
         status.caught_up && (status.engine.healthy || was == Phase::Ready)
     };
     if !feeds.is_empty() && feeds.iter().all(ready) { Phase::Ready } else { Phase::Starting }

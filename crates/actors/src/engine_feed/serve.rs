@@ -29,7 +29,7 @@ impl State {
         if let Ok(payload) = wire::kv::encode_beat(&beat) {
             self.publish(self.subject.clone(), payload).await;
         }
-        // Whether a card is its own, an agent that comes back sees by the life that it kept: that cannot wait.
+        // An agent that comes back goes on in the life that it kept: that cannot wait.
         if self.saved.map(|(life, ..)| life) != self.session.as_ref().map(Session::incarnation) {
             self.save()?;
         }
@@ -94,6 +94,12 @@ impl State {
             // Another agent speaks of the later life, and answers.
             return Ok(());
         }
+        if let Request::Succeed { silent } = request
+            && present.is_none_or(|present| present <= *silent)
+        {
+            // Only a later life is an answer: this agent may be the one that asks.
+            return Ok(());
+        }
         let answer = match &self.session {
             Some(session) => answers::answer(request, session, &mut self.copies, self.args.clock.now()),
             None => answers::refuse(Refusal::Busy),
@@ -109,7 +115,7 @@ impl State {
     }
 
     /// Goes on as a later life than one whose agent has fallen silent: replicas never go back to an earlier one.
-    fn succeed(&mut self, silent: Incarnation) {
+    pub(super) fn succeed(&mut self, silent: Incarnation) {
         let Some(session) = self.session.as_mut().filter(|session| session.incarnation() < silent) else {
             return;
         };

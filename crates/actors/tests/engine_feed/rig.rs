@@ -99,6 +99,7 @@ impl Rig {
             endpoint: endpoint(),
             translation: Config { block_size: SIZE, ..Config::default() },
             seed,
+            after: Incarnation::default(),
             feeds: Arc::new(Reconnecting(self.publisher.clone())),
             bus: Arc::new(self.bus.attach()),
             engine: Arc::new(self.engine.clone()),

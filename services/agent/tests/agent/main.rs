@@ -8,14 +8,20 @@ mod publisher;
 mod recorded;
 mod town;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use agent::Phase;
+use agent::{Agent, Phase, Ports};
 use bytes::Bytes;
 use membership::card::State;
+use ports::bus::Link;
 use ports::event_feed::conformance::Rig;
 use publisher::{Layout, Publisher};
+use tokio::time::Instant;
 use town::Town;
+
+/// How long a card outlives its agent.
+const LEASE: Duration = Duration::from_secs(10);
 
 /// `[0.5, [["BlockStored", [number], nil, 32 × number, 32, nil, "GPU", nil, [nil]]], 0]`
 fn stored(number: u8) -> Bytes {
@@ -70,6 +76,73 @@ async fn a_second_agent_stands_by_until_the_first_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_agent_that_spoke_falls_silent_once_the_first_goes_on() {
+    let town = Town::new();
+    let mut publisher = Publisher::bound(Layout::WithTopic).await;
+    let mut replica = town.replica().await;
+    let bus = town.bus.attach();
+    let ports = Ports { bus: Arc::new(bus.clone()), ..town.ports() };
+    let first = Agent::start(town.config(&publisher), ports).unwrap();
+    let before = town.ready_card().await.incarnation;
+    bus.set_link(Link::Down);
+    let (second, registry) = town.lonely_agent(town.config(&publisher));
+    assert!(second.ready().await, "it hears of nobody");
+    bus.set_link(Link::Up);
+    publisher.settle().await;
+    publisher.publish(stored(1)).await;
+    let alone = replica.delta(|delta| delta.incarnation > before).await.incarnation;
+    registry.set_reachable(true);
+    second.phase().wait_for(|phase| *phase == Phase::Standby).await.ok();
+    assert!(second.statuses().is_empty());
+    assert_eq!(second.node().actors(), Vec::<String>::new(), "it follows nothing any more");
+    let card = town.card(|card| card.incarnation > alone).await;
+    assert_eq!(card.state, State::Ready);
+    publisher.publish(stored(2)).await;
+    replica.delta(|delta| delta.incarnation == card.incarnation && delta.seq == 2).await;
+    first.stop(Duration::ZERO).await;
+    assert!(second.ready().await);
+    publisher.settle().await;
+    publisher.publish(stored(3)).await;
+    replica.delta(|delta| delta.incarnation > card.incarnation && delta.seq == 3).await;
+    second.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_registry_a_second_agent_speaks_once_the_first_is_not_heard() {
+    let town = Town::new();
+    let publisher = Publisher::bound(Layout::WithTopic).await;
+    let first = town.agent(town.config(&publisher));
+    assert!(first.ready().await);
+    let (second, _registry) = town.lonely_agent(town.config(&publisher));
+    second.phase().wait_for(|phase| *phase == Phase::Standby).await.ok();
+    assert!(second.statuses().is_empty(), "the first one is heard");
+    drop(first);
+    assert!(second.ready().await);
+    second.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_agent_that_spoke_goes_on_while_the_first_is_not_heard() {
+    let town = Town::new();
+    let publisher = Publisher::bound(Layout::WithTopic).await;
+    let first = town.agent(town.config(&publisher));
+    let card = town.ready_card().await;
+    // As of an agent that was killed, the card stays until its lease has ended.
+    drop(first);
+    let (second, registry) = town.lonely_agent(town.config(&publisher));
+    assert!(second.ready().await);
+    let mut questions = town.questions().await;
+    registry.set_reachable(true);
+    for _ in 0..2 {
+        let silent = questions.next_succession().await;
+        assert_eq!(Some(silent), second.statuses()[0].incarnation, "it speaks on");
+    }
+    assert_eq!(*second.phase().borrow(), Phase::Ready);
+    town.card(|present| present.agent != card.agent && present.state == State::Ready).await;
+    second.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_lease_is_taken_again_and_stops_nothing() {
     let town = Town::new();
     let mut publisher = Publisher::bound(Layout::WithTopic).await;
@@ -98,26 +171,22 @@ async fn a_restarted_agent_goes_on_before_its_old_lease_has_ended() {
     publisher.settle().await;
     publisher.publish(stored(1)).await;
     replica.hear(|replica| replica.seq == 1).await;
+    let is_checkpoint = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("engine-feed"))
+    };
     let checkpointed = async {
-        while std::fs::read_dir(&state_dir).is_ok_and(|dir| dir.count() == 0) {
+        while !std::fs::read_dir(&state_dir).is_ok_and(|mut dir| dir.any(is_checkpoint)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
     tokio::time::timeout(town::PATIENCE, checkpointed).await.ok();
-    // What a crash leaves behind: an entry that nobody keeps alive any more, and nobody else can take.
-    let key = wire::registry_key::workers("test");
-    let left = ports::Registry::list(&town.registry, &key).await.ok().and_then(|mut left| left.pop());
     drop(first);
     publisher.publish(stored(2)).await;
-    let left = left
-        .into_iter()
-        .map(|entry| ports::Registry::register(&town.registry, entry, Duration::from_secs(60)));
-    let stale = futures::future::join_all(left).await;
-    let second = town.agent(config);
+    let (second, begun) = (town.agent(config), Instant::now());
     replica.hear(|replica| replica.seq == 2).await;
     assert_eq!(replica.keys.len(), 2, "in the same life, without what was known being lost");
-    drop(stale);
+    assert!(begun.elapsed() < LEASE / 2, "the card is known for its own");
     second.stop(Duration::ZERO).await;
     std::fs::remove_dir_all(&state_dir).ok();
 }

@@ -9,7 +9,7 @@ use agent::{Agent, Config, Ports};
 use http::StatusCode;
 use identity::{BlockKey, Holder, Incarnation, ModelName, Rank, WorkerId};
 use membership::card::State;
-use membership::{Card, Change};
+use membership::{Card, Change, Delta};
 use parking_lot::Mutex;
 use ports::bus::{Received, Subscription};
 use ports::engine::Endpoint;
@@ -17,6 +17,7 @@ use ports::engine::memory::{MemoryEngine, Reply, Then};
 use ports::{Bus, InMemoryBus, InMemoryRegistry, Registry, TokioClock};
 use tokio::time::{sleep, timeout};
 use wire::kv::Update;
+use wire::sync::Request;
 
 use crate::publisher::Publisher;
 
@@ -89,11 +90,26 @@ impl Town {
         Agent::start(config, self.ports()).expect("the configuration is right")
     }
 
+    /// Starts an agent that cannot reach the registry at first.
+    pub(crate) fn lonely_agent(&self, config: Config) -> (Agent, InMemoryRegistry) {
+        let registry = self.registry.attach();
+        registry.set_reachable(false);
+        let ports = Ports { registry: Arc::new(registry.clone()), ..self.ports() };
+        (Agent::start(config, ports).expect("the configuration is right"), registry)
+    }
+
     pub(crate) async fn replica(&self) -> Replica {
         let holder = Holder { worker: WorkerId::new("w0"), rank: Rank(0) };
         let subject = wire::subject::kv("test", &ModelName::new("tiny"), &holder);
         let updates = self.bus.subscribe(&subject, 100_000).await.expect("subscribed");
         Replica { updates, incarnation: Incarnation::default(), seq: 0, keys: HashMap::new() }
+    }
+
+    /// Listens to what agents are asked.
+    pub(crate) async fn questions(&self) -> Questions {
+        let holder = Holder { worker: WorkerId::new("w0"), rank: Rank(0) };
+        let subject = wire::subject::sync("test", &ModelName::new("tiny"), &holder);
+        Questions(self.bus.subscribe(&subject, 1000).await.expect("subscribed"))
     }
 
     /// Waits for a card that satisfies a condition.
@@ -121,6 +137,24 @@ impl Town {
     }
 }
 
+/// What agents are asked.
+pub(crate) struct Questions(Box<dyn Subscription>);
+
+impl Questions {
+    /// Waits until agents are asked to succeed a life, and returns it.
+    pub(crate) async fn next_succession(&mut self) -> Incarnation {
+        let hearing = async {
+            loop {
+                let Some(Received::Message(message)) = self.0.next().await else { continue };
+                if let Ok(Request::Succeed { silent }) = Request::decode(&message.payload) {
+                    return silent;
+                }
+            }
+        };
+        timeout(PATIENCE, hearing).await.expect("somebody asks for succession")
+    }
+}
+
 /// What a replica knows that hears everything.
 pub(crate) struct Replica {
     updates: Box<dyn Subscription>,
@@ -143,7 +177,22 @@ impl Replica {
         timeout(PATIENCE, hearing).await.expect("the replica comes to know it");
     }
 
-    fn apply(&mut self, delta: &membership::Delta) {
+    /// Waits for a delta that satisfies a condition, and counts none.
+    pub(crate) async fn delta(&mut self, condition: impl Fn(&Delta) -> bool) -> Delta {
+        let hearing = async {
+            loop {
+                let Some(Received::Message(message)) = self.updates.next().await else { continue };
+                if let Ok(Update::Delta(delta)) = wire::kv::decode(&message.payload)
+                    && condition(&delta)
+                {
+                    return delta;
+                }
+            }
+        };
+        timeout(PATIENCE, hearing).await.expect("such a delta is published")
+    }
+
+    fn apply(&mut self, delta: &Delta) {
         if delta.incarnation > self.incarnation {
             (self.incarnation, self.seq) = (delta.incarnation, 0);
             self.keys.clear();

@@ -86,9 +86,7 @@ impl AgentNode {
 
     /// Tells whether it would know the card of its last life for its own.
     pub(crate) async fn remembers(&self) -> bool {
-        let holder = crate::invariant::holder(&self.engine.worker);
-        let name = actors::EngineFeedHandle::name(&crate::model(), &holder);
-        matches!(self.disk.load(&name).await, Ok(Some(_)))
+        matches!(self.disk.load(&format!("agent/{}", self.engine.worker)).await, Ok(Some(_)))
     }
 
     pub(crate) fn kill_actor(&self) -> bool {

@@ -39,8 +39,8 @@ pub(crate) enum Incident {
     CacheCleared(Place),
     /// An agent dies and comes back, with or without what it had on disk.
     AgentCrash { place: Place, forgets: bool },
-    /// A second agent of an engine comes and goes.
-    SecondAgent(Place),
+    /// A second agent of an engine comes, and goes or stays.
+    SecondAgent { place: Place, stays: bool },
     /// A frontend dies and comes back, with or without what it had on disk.
     FrontendCrash { place: Place, forgets: bool },
     /// An actor dies of a bug.
@@ -96,11 +96,11 @@ fn one(dice: &mut Dice) -> Planned {
         12..=13 => Incident::AgentCrash { place, forgets: odd },
         14 => Incident::FrontendCrash { place, forgets: odd },
         15 => Incident::ActorDies(place),
-        _ => Incident::SecondAgent(place),
+        _ => Incident::SecondAgent { place, stays: odd },
     };
     let lingers = matches!(
         incident,
-        Incident::AgentCrash { forgets: true, .. } | Incident::SecondAgent(_) | Incident::ActorDies(_)
+        Incident::AgentCrash { forgets: true, .. } | Incident::SecondAgent { .. } | Incident::ActorDies(_)
     );
     if lingers {
         (at, lasts) = (dice.ms(u64::try_from(EARLY.as_millis()).unwrap()), lasts.min(Duration::from_secs(2)));

@@ -83,6 +83,15 @@ pub(crate) fn no_dead_credit(view: &IndexView, engine: &SimEngine, prompts: &Pro
     Ok(())
 }
 
+/// After quiet: one agent speaks for an engine, however many there are; answers which.
+pub(crate) fn one_speaks<'a>(agents: &'a [AgentNode], engine: &SimEngine) -> Result<&'a AgentNode, Broken> {
+    let agents = agents.iter().filter(|agent| agent.engine.worker == engine.worker);
+    let speakers: Vec<&AgentNode> = agents.filter(|agent| agent.status().is_some()).collect();
+    let names = || speakers.iter().map(|agent| &agent.name).collect::<Vec<_>>();
+    ensure(speakers.len() == 1, || format!("{:?} speak for {}", names(), engine.worker))?;
+    Ok(speakers[0])
+}
+
 /// After quiet: the agent knows its engine, and all of what it caches, or nothing that it does not where history is lost.
 pub(crate) fn agent_knows(agent: &AgentNode, complete: bool) -> Result<(), Broken> {
     let (name, truth) = (&agent.name, agent.engine.truth());

@@ -233,7 +233,8 @@ impl World {
 
     /// What holds after quiet.
     async fn truths(&self) -> Result<(), Broken> {
-        let speakers: Vec<&AgentNode> = self.agents[..ENGINES].iter().collect();
+        let speakers = self.engines.iter().map(|engine| invariant::one_speaks(&self.agents, engine));
+        let speakers = speakers.collect::<Result<Vec<&AgentNode>, Broken>>()?;
         for agent in &speakers {
             invariant::agent_knows(agent, self.complete)?;
         }

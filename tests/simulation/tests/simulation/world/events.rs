@@ -50,7 +50,9 @@ impl World {
                     self.leased_until = self.leased_until.max(self.now() + LEASE);
                 }
             }
-            Incident::SecondAgent(place) => self.agents[ENGINES + place % ENGINES].start(&self.town),
+            Incident::SecondAgent { place, .. } => {
+                self.agents[ENGINES + place % ENGINES].start(&self.town);
+            }
             Incident::FrontendCrash { place, forgets } => {
                 let number = place % FRONTENDS;
                 self.traffic.lose(number);
@@ -79,9 +81,10 @@ impl World {
             Incident::EngineHangs(place) => self.engines[place % ENGINES].set_hung(false),
             Incident::FeedLoss { place, .. } => self.engines[place % ENGINES].line.set_loss(0),
             Incident::AgentCrash { place, .. } => self.agents[place % ENGINES].start(&self.town),
-            Incident::SecondAgent(place) => self.agents[ENGINES + place % ENGINES].crash(),
+            Incident::SecondAgent { place, stays: false } => self.agents[ENGINES + place % ENGINES].crash(),
             Incident::FrontendCrash { place, .. } => self.start_frontend(place % FRONTENDS).await,
-            Incident::LeaseEnds(_)
+            Incident::SecondAgent { stays: true, .. }
+            | Incident::LeaseEnds(_)
             | Incident::Compaction
             | Incident::CacheCleared(_)
             | Incident::ActorDies(_) => {}
