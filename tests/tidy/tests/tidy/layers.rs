@@ -36,16 +36,18 @@ const LAYERS: [(&str, &[&str], &[&str]); 7] = [
 ];
 
 /// What core crates may name from outside: nothing that does IO, tells time, logs or serialises.
-const CORE_LIBRARIES: [&str; 9] = [
+const CORE_LIBRARIES: [&str; 11] = [
     "xxhash-rust",
     "thiserror",
     "bytemuck",
     "crossbeam-epoch",
     "smallvec",
     "miniz_oxide",
+    "memchr",
     // Decoders of image files.
     "gif",
     "image-webp",
+    "libjpeg-turbo-rs",
     "png",
 ];
 
