@@ -53,6 +53,8 @@ mod secure;
 #[cfg(test)]
 mod settle;
 #[cfg(test)]
+mod stand_by;
+#[cfg(test)]
 mod tenancy;
 #[cfg(test)]
 mod traces;

@@ -74,6 +74,8 @@ pub(crate) struct Cluster {
     // Given up last: processes that still run use them.
     dir: TempDir,
     ports: PortPool,
+    /// Options of each worker's agents, beside those of one alone.
+    agent_args: Vec<String>,
 }
 
 impl Cluster {
@@ -111,6 +113,7 @@ impl Cluster {
             http: client_without_proxy(),
             dir,
             ports,
+            agent_args: Vec::new(),
         };
         for (proxy, seed) in (0..2).zip(shape.proxied.into_iter().cycle()) {
             let server = SocketAddr::from(([127, 0, 0, 1], nats_port));
@@ -153,16 +156,21 @@ impl Cluster {
         }
         for (index, http, feed) in workers {
             answers(http).await;
-            let own = self.ports.next();
-            let state = self.dir.path().join(format!("w{index}"));
-            let places =
-                format!("--engine http://{} --listen {} --state-dir {}", at(http), at(own), state.display());
-            let options = self.shape.agent;
-            let agent = format!("--id w{index} {options} {places} {feed} {model} {}", self.shared(false));
-            self.agents.push(Process::sightline(&format!("agent {index}"), "agent", &agent));
+            let engine = format!("--id w{index} --engine http://{} {feed} {model}", at(http));
+            self.agent_args.push(format!("{engine} {} {}", self.shape.agent, self.shared(false)));
             self.engine_urls.push(format!("http://{}", at(http)));
-            self.agent_urls.push(format!("http://{}", at(own)));
+            let (agent, url) = self.agent_of(index.into(), &format!("agent {index}"));
+            self.agents.push(agent);
+            self.agent_urls.push(url);
         }
+    }
+
+    /// Starts an agent of a worker, with a state directory of its own; answers where it says how it is.
+    pub(crate) fn agent_of(&mut self, worker: usize, name: &str) -> (Process, String) {
+        let own = at(self.ports.next());
+        let state = self.dir.path().join(name.replace(' ', "-"));
+        let args = format!("{} --listen {own} --state-dir {}", self.agent_args[worker], state.display());
+        (Process::sightline(name, "agent", &args), format!("http://{own}"))
     }
 
     /// Starts the frontends and indexers.
@@ -196,7 +204,8 @@ impl Cluster {
         self.until_ready(&self.agent_urls[agent]).await;
     }
 
-    async fn until_ready(&self, base: &str) {
+    /// Waits until whoever is asked there says that it is ready.
+    pub(crate) async fn until_ready(&self, base: &str) {
         let end = tokio::time::Instant::now() + DEADLINE;
         let url = format!("{base}/health/ready");
         while !self.http.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
