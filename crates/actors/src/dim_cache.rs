@@ -4,6 +4,7 @@
 //! *Asks*: the media source, and the pool for hashing. *Bound*: entries, stored bytes and fetches are all limited.
 //! *When it dies*: it cannot; a caller that goes away in the middle of a fetch leaves it to the next one that waits.
 
+mod allowance;
 mod error;
 mod examine;
 pub(crate) mod fact;
@@ -20,6 +21,7 @@ use moka::ops::compute::Op;
 use ports::media_source::{self, Fetch, Fetched, Limits};
 use ports::{Clock, MediaSource};
 
+pub use self::allowance::Allowance;
 pub use self::error::{Error, Lost};
 use self::examine::examine;
 use self::fact::Fact;
@@ -107,8 +109,15 @@ impl DimCache {
     /// Finds what is behind a URL: without I/O while the facts are fresh, else by one request however many ask.
     ///
     /// # Errors
-    /// The item cannot be had; the same answer is given for a while without asking again.
-    pub async fn fetch(&self, url: &str) -> Result<Item, Error> {
+    /// The item cannot be had; the same answer is given for a while without asking again. Where the allowance has no
+    /// room for it, others that ask still get it.
+    pub async fn fetch(&self, url: &str, allowance: &Allowance) -> Result<Item, Error> {
+        let item = self.find(url, allowance).await?;
+        allowance.hold(&item.known.id, item.known.bytes).map_err(media_source::Error::from)?;
+        Ok(item)
+    }
+
+    async fn find(&self, url: &str, allowance: &Allowance) -> Result<Item, Error> {
         let normal = normalise(url)?;
         let since = self.0.clock.now();
         if let Some(fact) = self.0.facts.get(&self.0.config.gossip.url(&normal)).await
@@ -116,7 +125,7 @@ impl DimCache {
         {
             return found;
         }
-        self.0.flight(url, &normal, since).await
+        self.0.flight((url, &normal), since, allowance).await
     }
 
     /// Finds the bytes that an id names, if they are still here.
@@ -129,9 +138,9 @@ impl DimCache {
     ///
     /// # Errors
     /// Nothing that the id names can be had.
-    pub async fn recover(&self, id: &MediaId) -> Result<Stored, Lost> {
+    pub async fn recover(&self, id: &MediaId, allowance: &Allowance) -> Result<Stored, Lost> {
         let url = self.0.store.origin(id).await.ok_or(Lost::Unknown)?;
-        let item = self.fetch(&url).await?;
+        let item = self.fetch(&url, allowance).await?;
         if item.known.id == *id { Ok(item.stored) } else { Err(Lost::Changed) }
     }
 
@@ -196,7 +205,12 @@ impl Inner {
     }
 
     /// Asks the origin; of several that ask at once, one does and the others take its answer.
-    async fn flight(&self, url: &str, normal: &NormalUrl, since: Duration) -> Result<Item, Error> {
+    async fn flight(
+        &self,
+        (url, normal): (&str, &NormalUrl),
+        since: Duration,
+        allowance: &Allowance,
+    ) -> Result<Item, Error> {
         let mut answer = None;
         let url_digest = self.config.gossip.url(normal);
         let entry = self.facts.entry(url_digest);
@@ -210,7 +224,7 @@ impl Inner {
                     *answer = Some(found?);
                     return Ok(Op::Nop);
                 }
-                let (fact, item) = self.ask(url, normal, before.clone()).await?;
+                let (fact, item) = self.ask((url, normal), before.clone(), allowance).await?;
                 if let Some(error) = fact.spoils(before.as_deref()) {
                     return Err(error.clone());
                 }
@@ -238,9 +252,9 @@ impl Inner {
     /// Puts the question to the origin: conditionally if the bytes of a known version are still here.
     async fn ask(
         &self,
-        url: &str,
-        normal: &NormalUrl,
+        (url, normal): (&str, &NormalUrl),
         fact: Option<Arc<Fact<Known>>>,
+        allowance: &Allowance,
     ) -> Result<(Fact<Known>, Option<Item>), Error> {
         let known = match fact.as_deref() {
             Some(Fact { outcome: Ok(known), validator: Some(validator), .. }) => {
@@ -254,7 +268,8 @@ impl Inner {
             known: known.as_ref().map(|(_, validator, _)| validator.clone()),
             limits: self.config.limits,
         };
-        match (self.source.fetch(fetch).await, known, fact) {
+        let mut room = allowance.room();
+        match (self.source.fetch(fetch, &mut room).await, known, fact) {
             (Ok(Fetched::NotModified { freshness }), Some((known, _, stored)), Some(fact)) => {
                 self.store.came_from(&known.id, url).await;
                 let fact = fact.confirmed(
@@ -275,6 +290,7 @@ impl Inner {
                     }
                     Err(error) => return Err(error),
                 };
+                allowance.keep(&known.id, room);
                 self.store.keep(&known.id, &stored).await;
                 self.store.came_from(&known.id, url).await;
                 let fact = Fact {
@@ -286,7 +302,9 @@ impl Inner {
                 };
                 Ok((fact, Some(Item { known, stored, fetched: true })))
             }
-            (Err(busy @ media_source::Error::Busy { .. }), _, _) => Err(busy.into()),
+            (Err(full @ (media_source::Error::Busy { .. } | media_source::Error::NoRoom(_))), _, _) => {
+                Err(full.into())
+            }
             (Err(error), _, _) => Ok((self.failed(error.into(), normal), None)),
         }
     }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod bitmaps;
+mod byte_budget;
 pub mod dim_cache;
 pub mod directory;
 mod engine_feed;
@@ -21,6 +22,7 @@ pub mod replicator;
 pub mod scheduler;
 
 pub use bitmaps::Bitmaps;
+pub use byte_budget::{ByteBudget, Share, Tab};
 pub use dim_cache::DimCache;
 pub use directory::{DirectoryArgs, DirectoryHandle, Fleet, Pulse, Seat, Served, Worker};
 pub use engine_feed::{EngineFeedArgs, EngineFeedHandle, FeedStatus, Feeds, Tally};

@@ -18,7 +18,7 @@ use media_probe::Probe;
 use prompt::{ChatRequest, DataUri, MediaEdit, MediaFact, MediaFault, MediaKind, MediaPart, MediaSource};
 use tracing::Instrument as _;
 
-use crate::dim_cache::{self, DimCache, Known, Stored};
+use crate::dim_cache::{self, Allowance, DimCache, Known, Stored};
 use crate::header_cache::HeaderCache;
 use crate::media_policy::MediaPolicy;
 use crate::preprocessor;
@@ -71,6 +71,8 @@ pub struct Asker<'a> {
     pub model: &'a ModelName,
     /// Whether bytes are needed, to be handed over; else what a decision needs.
     pub bytes: bool,
+    /// What the request may hold of fetched media.
+    pub allowance: &'a Allowance,
 }
 
 /// The items that are in a body, in order.
@@ -276,10 +278,12 @@ impl MediaResolver {
         let bytes = asker.bytes;
         let finds = request.media().iter().map(|part| -> late::LookUp {
             let (resolver, part) = (self.clone(), part.clone());
-            let (tenant, model) = (asker.tenant.to_owned(), asker.model.clone());
-            Box::pin(
-                async move { resolver.find(&part, Asker { tenant: &tenant, model: &model, bytes }).await },
-            )
+            let (tenant, model, allowance) =
+                (asker.tenant.to_owned(), asker.model.clone(), asker.allowance.clone());
+            Box::pin(async move {
+                let asker = Asker { tenant: &tenant, model: &model, bytes, allowance: &allowance };
+                resolver.find(&part, asker).await
+            })
         });
         let (found, late) = late::within(self.config.budget, finds, &self.keeper).await?;
         Ok((Elsewhere(found), late))
@@ -321,18 +325,18 @@ impl MediaResolver {
             }
             MediaSource::Url(url) => match self.pass(part, url, asker.model).await? {
                 Some(passed) => Ok(Some(passed)),
-                None => self.fetch(url, asker.bytes).await.map(Some).map_err(|error| at_fault(part, error)),
+                None => self.fetch(url, asker).await.map(Some).map_err(|error| at_fault(part, error)),
             },
         }
     }
 
-    async fn fetch(&self, url: &str, bytes: bool) -> Result<Found, dim_cache::Error> {
+    async fn fetch(&self, url: &str, asker: Asker<'_>) -> Result<Found, dim_cache::Error> {
         let origin = |fetched| if fetched { Origin::Fetched } else { Origin::Cached };
-        if bytes {
-            let item = self.cache.fetch(url).await?;
+        if asker.bytes {
+            let item = self.cache.fetch(url, asker.allowance).await?;
             return Ok(Found { stored: Some(item.stored), ..Found::of(item.known, origin(item.fetched)) });
         }
-        let (known, fetched) = self.cache.know(url).await?;
+        let (known, fetched) = self.cache.know(url, asker.allowance).await?;
         Ok(Found::of(known, origin(fetched)))
     }
 }

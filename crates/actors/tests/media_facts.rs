@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actor_kit::Node;
+use actors::dim_cache::Allowance;
 use actors::header_cache::Error;
 use actors::{
     DimCache, FactBoardArgs, FactBoardHandle, Gossip, HeaderCache, MediaListener, NameLearnerArgs,
@@ -136,13 +137,19 @@ async fn a_forged_signature_costs_others_nothing() {
     let side = Side::new("one", "");
     let signed = format!("{URL}?sig=good");
     side.source.put(&signed, resource(28, Some("\"a\""), 60));
-    assert!(side.headers.glance(&signed).await.is_ok() && side.cache.fetch(&signed).await.is_ok());
+    assert!(
+        side.headers.glance(&signed).await.is_ok()
+            && side.cache.fetch(&signed, &Allowance::default()).await.is_ok()
+    );
     let forged = format!("{URL}?sig=bad");
     let refused = Err(Error::Source(media_source::Error::Status { status: 404 }));
     assert_eq!(side.headers.glance(&forged).await, refused);
-    assert!(side.cache.fetch(&forged).await.is_err());
+    assert!(side.cache.fetch(&forged, &Allowance::default()).await.is_err());
     let asked = side.source.fetches().len();
-    assert!(side.headers.glance(&signed).await.is_ok() && side.cache.fetch(&signed).await.is_ok());
+    assert!(
+        side.headers.glance(&signed).await.is_ok()
+            && side.cache.fetch(&signed, &Allowance::default()).await.is_ok()
+    );
     assert_eq!(side.source.fetches().len(), asked);
 }
 
@@ -155,28 +162,28 @@ async fn what_one_frontend_fetched_another_knows() {
     let strange = stranger.join(&bus, "three").await;
     one.source.put(URL, resource(28, Some("\"a\""), 60));
     tokio::time::sleep(Duration::from_millis(10)).await;
-    let known = one.cache.fetch(URL).await.unwrap().known;
+    let known = one.cache.fetch(URL, &Allowance::default()).await.unwrap().known;
     one.cache.name("tenant", "cat", &known).await;
     heard(&theirs, 2).await;
     heard(&strange, 2).await;
-    assert_eq!(two.cache.know(URL).await, Ok((known.clone(), false)));
+    assert_eq!(two.cache.know(URL, &Allowance::default()).await, Ok((known.clone(), false)));
     assert_eq!(two.cache.named("tenant", "cat").await, Some(known.clone()));
     assert_eq!(two.cache.named("other", "cat").await, None);
     assert_eq!((two.source.fetches().len(), stranger.cache.named("tenant", "cat").await), (0, None));
-    assert!(stranger.cache.know(URL).await.is_err(), "another secret, another digest");
+    assert!(stranger.cache.know(URL, &Allowance::default()).await.is_err(), "another secret, another digest");
 
     // Bytes are needed: they are fetched, and if they are others their identity wins, everywhere.
     two.source.put(URL, resource(84, Some("\"b\""), 60));
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let other = two.cache.fetch(URL).await.unwrap().known;
+    let other = two.cache.fetch(URL, &Allowance::default()).await.unwrap().known;
     assert_ne!(other.id, known.id);
     heard(&_ours, 1).await;
-    assert_eq!(one.cache.know(URL).await, Ok((other.clone(), false)));
+    assert_eq!(one.cache.know(URL, &Allowance::default()).await, Ok((other.clone(), false)));
 
     // Nobody's word is believed for longer than the origin's.
     one.source.put(URL, resource(112, None, 0));
     tokio::time::advance(Duration::from_secs(61)).await;
-    let (new, asked) = one.cache.know(URL).await.unwrap();
+    let (new, asked) = one.cache.know(URL, &Allowance::default()).await.unwrap();
     assert!(asked && new.id != other.id);
 }
 
@@ -188,16 +195,16 @@ async fn what_a_signature_opened_is_told_to_nobody() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     let signed = format!("{URL}?X-Amz-Signature=x");
     one.source.put(&signed, resource(28, Some("\"a\""), 60));
-    one.cache.fetch(&signed).await.unwrap();
+    one.cache.fetch(&signed, &Allowance::default()).await.unwrap();
     one.headers.glance(&signed).await.unwrap();
     // Told after the others, so that they would have been heard by then.
     one.source.put("http://origin.example/public", resource(28, None, 60));
     one.source.put("http://origin.example/fleeting", resource(28, None, 0));
-    one.cache.fetch("http://origin.example/fleeting").await.unwrap();
-    one.cache.fetch("http://origin.example/public").await.unwrap();
+    one.cache.fetch("http://origin.example/fleeting", &Allowance::default()).await.unwrap();
+    one.cache.fetch("http://origin.example/public", &Allowance::default()).await.unwrap();
     heard(&theirs, 1).await;
     assert_eq!((ours.tally().told, theirs.tally().heard), (1, 1));
-    assert!(two.cache.know(&signed).await.is_err());
+    assert!(two.cache.know(&signed, &Allowance::default()).await.is_err());
     assert!(two.headers.glance(URL).await.is_err());
 }
 

@@ -16,7 +16,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use media_probe::AddressPolicy;
 use ports::MediaSource;
-use ports::media_source::{Begun, Error, Fetch, Fetched, Limits, Validator, Wanted};
+use ports::media_source::{Begun, Error, Fetch, Fetched, Limits, Room, Validator, Wanted};
 use url::Url;
 
 use self::beginning::Part;
@@ -94,11 +94,11 @@ impl HttpMediaSource {
         Self { config, dialer, hosts, names }
     }
 
-    async fn follow(&self, fetch: &Fetch) -> Result<Fetched, Error> {
+    async fn follow(&self, fetch: &Fetch, room: &mut dyn Room) -> Result<Fetched, Error> {
         let opened = self.open(Target::parse(&fetch.url)?, fetch, None).await?;
         let freshness = caching::freshness(opened.response.headers());
         match opened.response.status() {
-            StatusCode::OK => body(&opened.target, opened.response, fetch.limits).await,
+            StatusCode::OK => body(opened, fetch.limits, room).await,
             StatusCode::NOT_MODIFIED if fetch.known.is_some() => Ok(Fetched::NotModified { freshness }),
             status => Err(Error::Status { status: status.as_u16() }),
         }
@@ -212,8 +212,9 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
         .next()
 }
 
-/// Reads the body whole, up to the limit, whatever its head promised.
-async fn body(target: &Target, response: Response<Streaming>, limits: Limits) -> Result<Fetched, Error> {
+/// Reads the body whole, up to the limit and while there is room, whatever its head promised.
+async fn body(opened: Opened, limits: Limits, room: &mut dyn Room) -> Result<Fetched, Error> {
+    let Opened { target, response, _permit } = opened;
     let (head, mut streaming) = response.into_parts();
     let too_large = Error::TooLarge { bytes_max: limits.bytes_max };
     let announced = streaming.size_hint().lower();
@@ -229,6 +230,7 @@ async fn body(target: &Target, response: Response<Streaming>, limits: Limits) ->
         if data.len() > bytes_max - bytes.len() {
             return Err(too_large);
         }
+        room.grow(u64::try_from(data.len()).unwrap_or(u64::MAX))?;
         bytes.extend_from_slice(&data);
     }
     Ok(Fetched::Body {
@@ -249,9 +251,9 @@ fn validator(headers: &HeaderMap) -> Validator {
 
 #[async_trait]
 impl MediaSource for HttpMediaSource {
-    async fn fetch(&self, fetch: Fetch) -> Result<Fetched, Error> {
+    async fn fetch(&self, fetch: Fetch, room: &mut dyn Room) -> Result<Fetched, Error> {
         let deadline = fetch.limits.deadline;
-        match tokio::time::timeout(deadline, self.follow(&fetch)).await {
+        match tokio::time::timeout(deadline, self.follow(&fetch, room)).await {
             Ok(fetched) => fetched,
             Err(_) => Err(Error::Timeout { deadline }),
         }

@@ -138,6 +138,41 @@ pub enum Begun {
     },
 }
 
+/// Where what is fetched is kept: asked before a further piece of it is.
+pub trait Room: Send {
+    /// Makes room for so many further bytes; never waits.
+    ///
+    /// # Errors
+    /// There is none: what is there already is to be dropped.
+    fn grow(&mut self, bytes: u64) -> Result<(), NoRoom>;
+}
+
+/// As much room as the limits of a fetch allow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unbounded;
+
+impl Room for Unbounded {
+    fn grow(&mut self, _: u64) -> Result<(), NoRoom> {
+        Ok(())
+    }
+}
+
+/// Why there is no room.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    /// One request would hold more than a limit allows, whatever others hold.
+    #[error("the request would hold more than {bytes_max} bytes ({limit})")]
+    TooMuch {
+        /// The limit's name.
+        limit: &'static str,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// All requests together hold too much now.
+    #[error("too many request bytes are held at once")]
+    Exhausted,
+}
+
 /// Why a fetch failed; no variant carries the URL's query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -211,6 +246,9 @@ pub enum Error {
         /// The host.
         host: String,
     },
+    /// There is no room for what comes.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
 }
 
 impl Error {
@@ -224,10 +262,12 @@ impl Error {
     #[must_use]
     pub const fn retry(&self) -> Retry {
         match self {
-            Self::Url { .. } | Self::Scheme { .. } | Self::Denied { .. } | Self::TooLarge { .. } => {
-                Retry::Never
-            }
-            Self::Busy { .. } => Retry::After(Duration::from_millis(250)),
+            Self::Url { .. }
+            | Self::Scheme { .. }
+            | Self::Denied { .. }
+            | Self::TooLarge { .. }
+            | Self::NoRoom(NoRoom::TooMuch { .. }) => Retry::Never,
+            Self::Busy { .. } | Self::NoRoom(NoRoom::Exhausted) => Retry::After(Duration::from_millis(250)),
             Self::Unresolved { .. }
             | Self::Unreachable { .. }
             | Self::Status { .. }
@@ -243,9 +283,11 @@ impl Error {
 pub trait MediaSource: Send + Sync + fmt::Debug {
     /// Fetches a resource whole, or learns that it has not changed. Safe to cancel.
     ///
+    /// Room is made for each piece of the body as it comes; a body for which there is none is read no further.
+    ///
     /// # Errors
     /// Nothing usable came; the caller answers 400 where `retry` says never, else may try again.
-    async fn fetch(&self, fetch: Fetch) -> Result<Fetched, Error>;
+    async fn fetch(&self, fetch: Fetch, room: &mut dyn Room) -> Result<Fetched, Error>;
 
     /// Reads as much of a resource's beginning as is wanted, or learns that it has not changed. Safe to cancel.
     ///

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use actors::dim_cache::Allowance;
 use http::request::Parts;
 
 use crate::access::Caller;
 
-/// Who asks, under which name, since when.
+/// Who asks, under which name, since when, and what may be held for it.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) id: String,
@@ -14,4 +15,5 @@ pub(crate) struct Call<'a> {
     pub(crate) parts: &'a Parts,
     /// When it arrived, on the clock.
     pub(crate) arrived: Duration,
+    pub(crate) allowance: Allowance,
 }

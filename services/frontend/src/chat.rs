@@ -57,6 +57,7 @@ impl Shared {
             headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
             payload: understood.payload,
             late: understood.late,
+            allowance: call.allowance.clone(),
             question,
             draft,
             operator: call.caller.operator,
@@ -115,7 +116,10 @@ impl Shared {
     ) -> Result<Understood, ApiError> {
         let (span, tenant) = (trace::preprocess(), &call.caller.tenant);
         let understood = match kind {
-            Kind::Chat => self.reader.chat(body, tenant, forwarded).instrument(span.clone()).await?,
+            Kind::Chat => {
+                let asker = (tenant.as_str(), &call.allowance);
+                self.reader.chat(body, asker, forwarded).instrument(span.clone()).await?
+            }
             Kind::Completion => self.reader.completion(body, tenant).instrument(span.clone()).await?,
         };
         trace::understood(&span, &understood);

@@ -118,6 +118,8 @@ pub struct MediaConfig {
     pub items_max: usize,
     /// Bytes of one item.
     pub item_bytes_max: u64,
+    /// Bytes of all items that are fetched for one request.
+    pub request_bytes_max: u64,
     /// Pixels of one image: what vLLM opens by default.
     pub pixels_max: u64,
     /// Bytes of fetched media kept.
@@ -190,6 +192,7 @@ impl Default for MediaConfig {
             allow_networks: Vec::new(),
             items_max: 64,
             item_bytes_max: 32 << 20,
+            request_bytes_max: 256 << 20,
             pixels_max: actors::media_resolver::Config::default().pixels_max,
             stored_bytes_max: 512 << 20,
             fetch_ms: 10_000,
@@ -213,7 +216,8 @@ impl Default for MediaConfig {
 pub struct Limits {
     /// Bytes of one request body.
     pub body_bytes_max: u64,
-    /// Bytes of all request bodies held at once, with the data URIs that are put into them here.
+    /// Bytes of all request bodies held at once, with the media fetched for them, whether kept besides or not, and the
+    /// data URIs that are put into them here.
     pub held_bytes_max: u64,
     /// Longest time a body may take to arrive, in milliseconds.
     pub body_ms: u64,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use actors::dim_cache::Allowance;
 use actors::{Assignment, Fleet, ScheduleRequest, Waiting};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -41,6 +42,8 @@ pub(crate) struct Dispatch {
     pub(crate) payload: Payload,
     /// What the payload waits for.
     pub(crate) late: Option<Box<LatePayload>>,
+    /// What may be held for it.
+    pub(crate) allowance: Allowance,
     pub(crate) question: ScheduleRequest,
     /// What is remembered of it, but for where it goes.
     pub(crate) draft: Draft,
@@ -198,7 +201,7 @@ impl Shared {
             dispatch.payload = late.settle(&self.reader).await?;
         }
         let quest = self.ask_names(&dispatch.draft.names, &holder, worker.card.block_size);
-        let Filled { chunks: body, share } = self.body_for(&dispatch.payload, &worker.card).await?;
+        let Filled { chunks: body, share } = self.body_for(dispatch, &worker.card).await?;
         let span = trace::proxy(&record, &holder);
         let sent = self.forward(dispatch, body, (&worker.endpoint, holder.rank)).instrument(span.clone());
         let begun = tokio::select! {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use actors::{dim_cache, media_resolver, preprocessor, scheduler};
 use http::StatusCode;
 use placement::Why;
+use ports::media_source::NoRoom;
 use ports::{Retry, engine, media_source};
 
 use crate::api_error::ApiError;
@@ -83,12 +84,24 @@ fn item(index: usize, fault: &media_resolver::Fault) -> ApiError {
 fn fetch(source: &media_source::Error, message: String) -> ApiError {
     if matches!(source, media_source::Error::TooLarge { .. }) {
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "media_too_large", message)
+    } else if let media_source::Error::NoRoom(no_room) = source {
+        ApiError { message: message.into(), ..no_room.clone().into() }
     } else if matches!(source, media_source::Error::Busy { .. }) {
         ApiError::overloaded(message, Duration::from_secs(1))
     } else if source.retry() == Retry::Never {
         ApiError::bad_request("media_url_refused", message)
     } else {
         ApiError::bad_request("media_fetch_failed", message)
+    }
+}
+
+impl From<NoRoom> for ApiError {
+    fn from(no_room: NoRoom) -> Self {
+        let message = no_room.to_string();
+        match no_room {
+            NoRoom::TooMuch { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message),
+            NoRoom::Exhausted => Self::overloaded(message, Duration::from_secs(1)),
+        }
     }
 }
 

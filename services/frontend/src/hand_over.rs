@@ -9,19 +9,19 @@
 use std::collections::HashMap;
 
 use actors::media_resolver::Handed;
-use actors::{Bitmaps, dim_cache::Stored, preprocessor};
+use actors::{Bitmaps, Share, dim_cache::Stored, preprocessor};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use identity::MediaId;
 use membership::Card;
+use ports::media_source::Room as _;
 use prompt::DataUri;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api_error::ApiError;
 use crate::courier::Courier;
+use crate::dispatch::Dispatch;
 use crate::media_address::MediaAddress;
 use crate::metrics::Metrics;
-use crate::payload::Payload;
 use crate::shared::Shared;
 
 /// Hands media over.
@@ -54,22 +54,23 @@ struct Form {
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub(crate) chunks: Vec<Bytes>,
-    pub(crate) share: Option<OwnedSemaphorePermit>,
+    pub(crate) share: Share,
 }
 
 /// What is appended to a media id to name the bitmap decoded from its bytes.
 pub(crate) const BITMAP: &str = ".bmp";
 
 impl Shared {
-    /// Makes the body for a worker, with its share of the budget of bodies for what was not in the client's.
+    /// Makes the body for a worker, with its share of the budget for what was not in the client's.
     ///
     /// # Errors
-    /// Too much is held already, the pool is overloaded, or a job failed.
-    pub(crate) async fn body_for(&self, payload: &Payload, card: &Card) -> Result<Filled, ApiError> {
+    /// Too much is held already, or it never fits; the pool is overloaded, or a job failed.
+    pub(crate) async fn body_for(&self, dispatch: &Dispatch, card: &Card) -> Result<Filled, ApiError> {
+        let payload = dispatch.payload.clone();
         let urls = try_join_all(payload.handed().iter().map(|handed| self.url_for(handed, card))).await?;
         let bytes = unspelt(&urls);
-        let share = self.bodies.share(bytes)?;
-        let payload = payload.clone();
+        let mut share = dispatch.allowance.tab().share();
+        share.grow(u64::try_from(bytes).unwrap_or(u64::MAX))?;
         let chunks = self.reader.pool.run(bytes, move || payload.body(&spell(urls))).await?;
         Ok(Filled { chunks, share })
     }

@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use identity::MediaId;
+use ports::media_source;
 
 use crate::answer::Answer;
 use crate::api_error::ApiError;
@@ -56,7 +57,7 @@ impl MediaSurface {
         let (id, cache) = (MediaId::new(id_of(named)), self.shared.reader.media.cache());
         let (stored, outcome) = match cache.stored(&id).await {
             Some(stored) => (stored, "stored"),
-            None => (cache.recover(&id).await.map_err(gone)?, "recovered"),
+            None => (cache.recover(&id, &self.shared.bodies.allowance()).await.map_err(gone)?, "recovered"),
         };
         let Some(bitmaps) = self.shared.hand_over.bitmaps.as_ref().filter(|_| named.ends_with(BITMAP)) else {
             return Ok((stored, outcome));
@@ -92,6 +93,9 @@ fn gone(lost: Lost) -> (ApiError, &'static str) {
         Lost::Unknown => (ApiError::not_found("media_not_found", lost.to_string()), "unknown"),
         Lost::Changed => (ApiError::new(StatusCode::GONE, "media_changed", lost.to_string()), "changed"),
         Lost::Origin(dim_cache::Error::Pool(error)) => (error.into(), "overloaded"),
+        Lost::Origin(dim_cache::Error::Source(media_source::Error::NoRoom(error))) => {
+            (error.into(), "overloaded")
+        }
         Lost::Origin(error @ (dim_cache::Error::Source(_) | dim_cache::Error::NotAnImage { .. })) => {
             (ApiError::new(StatusCode::BAD_GATEWAY, "media_fetch_failed", error.to_string()), "origin")
         }

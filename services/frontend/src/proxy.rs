@@ -63,6 +63,7 @@ impl Shared {
             path: call.parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
             headers: headers::upstream(&call.parts.headers, &call.id, self.defaults.keep_authorization),
             late: None,
+            allowance: call.allowance.clone(),
             payload: Payload::whole(body),
             question,
             draft: draft(&call.id, served.model),

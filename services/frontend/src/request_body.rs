@@ -1,35 +1,41 @@
 //! Reading request bodies within bounds.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use actors::dim_cache::Allowance;
+use actors::{ByteBudget, Share};
 use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use ports::media_source::Room as _;
 use tokio::time::{Sleep, sleep};
 
 use crate::answer::{Answer, Broken};
 use crate::api_error::ApiError;
+use crate::config::Config;
 
 /// Bounds of request bodies.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     bytes_max: u64,
     deadline: Duration,
-    /// Bytes that all held bodies may take together, in KiB.
-    budget: Arc<Semaphore>,
+    /// Bytes that may be fetched for one request.
+    fetched_bytes_max: u64,
+    /// What requests may hold together: bodies, what was fetched for them, and what is made of it.
+    budget: ByteBudget,
 }
 
 /// A body, and its share of the budget for as long as it is held.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Bytes,
-    pub(crate) share: Option<OwnedSemaphorePermit>,
+    pub(crate) share: Share,
+    /// What may be fetched for the request.
+    pub(crate) allowance: Allowance,
 }
 
 /// A body that was not read; the rest of it may still arrive.
@@ -51,9 +57,20 @@ const AHEAD: u64 = 4 << 20;
 const STEP: u64 = 256 << 10;
 
 impl Bodies {
-    pub(crate) fn new(bytes_max: u64, held_bytes_max: u64, deadline: Duration) -> Self {
-        let permits = usize::try_from(held_bytes_max >> 10).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { bytes_max, deadline, budget: Arc::new(Semaphore::new(permits)) }
+    pub(crate) fn new(config: &Config) -> Self {
+        let limits = &config.limits;
+        Self {
+            bytes_max: limits.body_bytes_max,
+            deadline: Duration::from_millis(limits.body_ms),
+            fetched_bytes_max: config.media.request_bytes_max,
+            budget: ByteBudget::new("limits.held_bytes_max", limits.held_bytes_max),
+        }
+    }
+
+    /// Makes what a request may hold.
+    pub(crate) fn allowance(&self) -> Allowance {
+        let own = ByteBudget::new("media.request_bytes_max", self.fetched_bytes_max);
+        Allowance::new(&own, self.budget.tab())
     }
 
     /// Reads a body whole; a length that is too large is refused before anything is read.
@@ -62,7 +79,8 @@ impl Bodies {
         if announced > self.bytes_max {
             return Err(Unread { error: self.too_large(), rest: Some(body) });
         }
-        let mut share = None;
+        let allowance = self.allowance();
+        let mut share = allowance.tab().share();
         let mut reserved = 0;
         let mut bytes = BytesMut::with_capacity(usize::try_from(announced.min(AHEAD)).unwrap_or(0));
         let reading = async {
@@ -77,7 +95,7 @@ impl Bodies {
                 // What has arrived counts, not what was announced: promises cost their maker nothing.
                 while reserved < total {
                     let step = announced.saturating_sub(reserved).clamp(1, STEP).max(total - reserved);
-                    self.reserve(step, &mut share)?;
+                    share.grow(step)?;
                     reserved += step;
                 }
                 bytes.extend_from_slice(&data);
@@ -85,38 +103,13 @@ impl Bodies {
             Ok(())
         };
         match tokio::time::timeout(self.deadline, reading).await {
-            Ok(Ok(())) => Ok(Held { bytes: bytes.freeze(), share }),
+            Ok(Ok(())) => Ok(Held { bytes: bytes.freeze(), share, allowance }),
             Ok(Err(error)) => Err(Unread { error, rest: Some(body) }),
             Err(_) => {
                 let message = format!("the request body did not arrive within {} s", self.deadline.as_secs());
                 Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message).into())
             }
         }
-    }
-
-    /// Takes a share of the budget for a body that is made here.
-    ///
-    /// # Errors
-    /// Too much is held already.
-    pub(crate) fn share(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
-        let mut share = None;
-        if bytes > 0 {
-            self.reserve(length(bytes), &mut share)?;
-        }
-        Ok(share)
-    }
-
-    /// Takes a further part of the budget.
-    fn reserve(&self, bytes: u64, share: &mut Option<OwnedSemaphorePermit>) -> Result<(), ApiError> {
-        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        let more = Arc::clone(&self.budget).try_acquire_many_owned(kib).map_err(|_| {
-            ApiError::overloaded("too many request bytes are held at once", Duration::from_secs(1))
-        })?;
-        match share {
-            Some(share) => share.merge(more),
-            None => *share = Some(more),
-        }
-        Ok(())
     }
 
     fn too_large(&self) -> ApiError {

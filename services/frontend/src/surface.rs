@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::chat::Kind;
 use crate::commands::check_origin;
 use crate::headers;
-use crate::request_body::Unread;
+use crate::request_body::{Held, Unread};
 use crate::request_id::REQUEST_ID;
 use crate::server::Handler;
 use crate::shared::Shared;
@@ -173,11 +173,11 @@ impl Surface {
                     Err(error) => return Err(Unread { error, rest: Some(body) }),
                 };
                 let arrived = self.shared.clock.now();
-                let call = Call { id: id.to_owned(), caller, parts, arrived };
-                let held = self.shared.bodies.read(body).await?;
-                let answer = self.serve(route, &call, held.bytes).await.map_err(refused);
+                let Held { bytes, share, allowance } = self.shared.bodies.read(body).await?;
+                let call = Call { id: id.to_owned(), caller, parts, arrived, allowance };
+                let answer = self.serve(route, &call, bytes).await.map_err(refused);
                 // From its first byte on, an answer needs the request no more.
-                drop(held.share);
+                drop((share, call));
                 answer
             }
             Route::Operator(route) if self.access.operator(&parts.headers) => {

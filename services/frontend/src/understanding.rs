@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use actors::dim_cache::Allowance;
 use actors::media_resolver::{Asker, Elsewhere, InBody, Item, Resolved};
 use actors::{MediaResolver, Preprocessor};
 use bytes::Bytes;
@@ -94,7 +95,7 @@ impl Reader {
     pub(crate) async fn chat(
         &self,
         body: Bytes,
-        tenant: &str,
+        (tenant, allowance): (&str, &Allowance),
         forwarded: bool,
     ) -> Result<Understood, ApiError> {
         let (reader, bytes, key) = (self.clone(), body.len(), self.key(tenant));
@@ -112,7 +113,7 @@ impl Reader {
         };
         match self.pool.run(bytes, first).await? {
             Ok(Step::Done(understood)) => Ok(*understood),
-            Ok(Step::LookUp(step)) => self.look_up(*step, (tenant, key), forwarded).await,
+            Ok(Step::LookUp(step)) => self.look_up(*step, (tenant, key), (allowance, forwarded)).await,
             Err(error) => Err(error),
         }
     }
@@ -122,11 +123,11 @@ impl Reader {
         &self,
         (request, in_body): (ChatRequest, InBody),
         (tenant, key): (&str, Option<TenantKey>),
-        forwarded: bool,
+        (allowance, forwarded): (&Allowance, bool),
     ) -> Result<Understood, ApiError> {
         // A model nobody serves is said before anything is fetched.
         let model = self.models.resolve(request.model())?.model;
-        let asker = Asker { tenant, model: &model, bytes: forwarded };
+        let asker = Asker { tenant, model: &model, bytes: forwarded, allowance };
         let (elsewhere, late) = self.media.look_up(&request, asker).await?;
         let resolved = Resolved::join(&request, in_body, elsewhere);
         self.media.remember(&request, &resolved, tenant).await;

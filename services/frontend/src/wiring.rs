@@ -234,7 +234,6 @@ fn share(
         tenancy: config.tenancy,
     };
     let limits = &config.limits;
-    let body_time = Duration::from_millis(limits.body_ms);
     Shared {
         ids: RequestIds::new(&id, seed),
         id,
@@ -251,7 +250,7 @@ fn share(
         records: RecordLog::new(limits.decisions_kept),
         retries: RetryBudget::new(),
         streaks: Streaks::default(),
-        bodies: Bodies::new(limits.body_bytes_max, limits.held_bytes_max, body_time),
+        bodies: Bodies::new(config),
         defaults: Defaults {
             policy,
             wait_max: Duration::from_millis(limits.queue_ms),

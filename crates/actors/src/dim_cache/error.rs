@@ -47,6 +47,7 @@ impl Error {
                 | media_source::Error::Unreachable { .. }
                 | media_source::Error::Timeout { .. }
                 | media_source::Error::Busy { .. }
+                | media_source::Error::NoRoom(_)
                 | media_source::Error::Status { status: 408 | 425 | 429 | 500.. },
             ) => base / 2,
             Self::Source(

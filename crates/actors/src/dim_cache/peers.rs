@@ -7,7 +7,7 @@ use media_geometry::ImageSize;
 use wire::fact;
 
 use super::fact::{Fact, Known};
-use super::{DimCache, Error};
+use super::{Allowance, DimCache, Error};
 use crate::gossip::validator_of;
 use crate::normal_url::normalise;
 
@@ -17,7 +17,7 @@ impl DimCache {
     ///
     /// # Errors
     /// As for [`DimCache::fetch`].
-    pub async fn know(&self, url: &str) -> Result<(Known, bool), Error> {
+    pub async fn know(&self, url: &str, allowance: &Allowance) -> Result<(Known, bool), Error> {
         let normal = normalise(url)?;
         let now = self.0.clock.now();
         if let Some(fact) = self.0.facts.get(&self.0.config.gossip.url(&normal)).await
@@ -25,7 +25,7 @@ impl DimCache {
         {
             return fact.outcome.clone().map(|known| (known, false));
         }
-        self.fetch(url).await.map(|item| (item.known, item.fetched))
+        self.fetch(url, allowance).await.map(|item| (item.known, item.fetched))
     }
 
     /// Takes in what another frontend learned of a URL just now, to be used for no longer than `fresh_for`.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Error, Found};
@@ -26,9 +27,11 @@ type Numbered = (usize, Result<Option<Found>, Error>);
 /// Requests whose look-ups end in the background; those of further ones are given up, the oldest first.
 const KEPT_MAX: usize = 256;
 
-/// Look-ups of one request that were not done within its budget. Dropped, they go on for the cache.
+/// Look-ups of one request that were not done within its budget. Dropped, they go on for the cache, and what they find
+/// is held for nobody.
 pub struct Late {
-    running: JoinSet<Numbered>,
+    arriving: mpsc::Receiver<Numbered>,
+    running: JoinSet<()>,
     keeper: Keeper,
 }
 
@@ -38,7 +41,7 @@ pub struct Arrived(pub(super) Vec<(usize, Found)>);
 
 /// Holds look-ups that nobody waits for; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keeper(Arc<Mutex<VecDeque<JoinSet<Numbered>>>>);
+pub(super) struct Keeper(Arc<Mutex<VecDeque<JoinSet<()>>>>);
 
 impl fmt::Debug for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,15 +50,28 @@ impl fmt::Debug for Late {
 }
 
 impl Late {
+    fn of(look_ups: FuturesUnordered<BoxFuture<'static, Numbered>>, keeper: &Keeper) -> Self {
+        let (sender, arriving) = mpsc::channel(look_ups.len().max(1));
+        let send = |look_up: BoxFuture<'static, Numbered>| {
+            let sender = sender.clone();
+            async move {
+                sender.send(look_up.await).await.ok();
+            }
+        };
+        Self { arriving, running: look_ups.into_iter().map(send).collect(), keeper: keeper.clone() }
+    }
+
     /// Waits for the rest; how long is bounded by what one look-up may take.
     ///
     /// # Errors
     /// `Item` is the client's to mend.
     pub async fn rest(mut self) -> Result<Arrived, Error> {
         let mut arrived = Vec::new();
-        while let Some(done) = self.running.join_next().await {
-            let Ok((index, found)) = done else { return Err(crate::preprocessor::Error::Panicked.into()) };
+        while let Some((index, found)) = self.arriving.recv().await {
             arrived.extend(found?.map(|found| (index, found)));
+        }
+        while let Some(done) = self.running.join_next().await {
+            done.map_err(|_| crate::preprocessor::Error::Panicked)?;
         }
         arrived.sort_unstable_by_key(|(index, _)| *index);
         Ok(Arrived(arrived))
@@ -69,7 +85,7 @@ impl Drop for Late {
 }
 
 impl Keeper {
-    fn keep(&self, running: JoinSet<Numbered>) {
+    fn keep(&self, running: JoinSet<()>) {
         if running.is_empty() {
             return;
         }
@@ -109,6 +125,6 @@ pub(super) async fn within(
     match tokio::time::timeout(budget, in_time).await {
         Ok(Ok(())) => Ok((found, None)),
         Ok(Err(error)) => Err(error),
-        Err(_) => Ok((found, Some(Late { running: running.into_iter().collect(), keeper: keeper.clone() }))),
+        Err(_) => Ok((found, Some(Late::of(running, keeper)))),
     }
 }

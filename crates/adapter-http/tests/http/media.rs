@@ -8,7 +8,7 @@ use std::time::Duration;
 use adapter_http::{HttpMediaSource, MediaConfig};
 use media_probe::AddressPolicy;
 use ports::MediaSource;
-use ports::media_source::{Begun, Error, Fetch, Fetched, Limits, Validator, Wanted};
+use ports::media_source::{Begun, Error, Fetch, Fetched, Limits, Unbounded, Validator, Wanted};
 
 use crate::server::Server;
 
@@ -29,7 +29,7 @@ async fn answer(head: &'static str, endless: &'static str) -> Result<Fetched, Er
         while !endless.is_empty() && peer.send(endless) {}
         peer.closed();
     });
-    source().fetch(fetch(format!("http://{}/i.png", server.address))).await
+    source().fetch(fetch(format!("http://{}/i.png", server.address)), &mut Unbounded).await
 }
 
 #[tokio::test]
@@ -39,7 +39,10 @@ async fn a_resource_comes_with_its_version_and_lifetime() {
         seen.send(peer.request().unwrap()).unwrap();
         peer.send("HTTP/1.1 200 OK\r\netag: \"v1\"\r\ncache-control: max-age=9\r\ncontent-type: image/png\r\ncontent-length: 3\r\n\r\nabc");
     });
-    let fetched = source().fetch(fetch(format!("http://{}/i.png?q=1#f", server.address))).await.unwrap();
+    let fetched = source()
+        .fetch(fetch(format!("http://{}/i.png?q=1#f", server.address)), &mut Unbounded)
+        .await
+        .unwrap();
     let Fetched::Body { bytes, content_type, validator, freshness } = fetched else { panic!("no body") };
     assert_eq!((&bytes[..], content_type.as_deref()), (&b"abc"[..], Some("image/png")));
     assert_eq!((validator.etag.as_deref(), freshness.fresh_for.as_secs()), (Some("\"v1\""), 9));
@@ -60,7 +63,7 @@ async fn a_known_version_is_confirmed() {
     });
     let mut fetch = fetch(format!("http://{}/", server.address));
     fetch.known = Some(Validator { etag: Some("\"v1\"".to_owned()), last_modified: None });
-    let fetched = source().fetch(fetch).await.unwrap();
+    let fetched = source().fetch(fetch, &mut Unbounded).await.unwrap();
     assert!(matches!(fetched, Fetched::NotModified { freshness } if freshness.fresh_for.as_secs() == 5));
 }
 
@@ -94,7 +97,7 @@ async fn a_body_shorter_than_its_length_is_no_body() {
         peer.request();
         peer.send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc");
     });
-    let fetched = source().fetch(fetch(format!("http://{}/", server.address))).await;
+    let fetched = source().fetch(fetch(format!("http://{}/", server.address)), &mut Unbounded).await;
     assert!(matches!(fetched, Err(Error::Unreachable { .. })), "{fetched:?}");
 }
 
@@ -114,9 +117,12 @@ async fn redirects_are_followed_and_bounded() {
         peer.send(&format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n"));
     });
     let url = |path| format!("http://{}{path}", server.address);
-    assert!(source().fetch(fetch(url("/a"))).await.is_ok());
+    assert!(source().fetch(fetch(url("/a")), &mut Unbounded).await.is_ok());
     let before = server.accepted();
-    assert_eq!(source().fetch(fetch(url("/loop"))).await, Err(Error::Redirects { redirects_max: 3 }));
+    assert_eq!(
+        source().fetch(fetch(url("/loop")), &mut Unbounded).await,
+        Err(Error::Redirects { redirects_max: 3 })
+    );
     assert_eq!(server.accepted() - before, 4);
     assert_eq!(answer("HTTP/1.1 301 Moved\r\n\r\n", "").await, Err(Error::Redirects { redirects_max: 3 }));
     let elsewhere = answer("HTTP/1.1 302 Found\r\nlocation: file:///etc/passwd\r\n\r\n", "").await;
@@ -140,10 +146,10 @@ async fn fetches_from_one_host_are_limited() {
     config.fetches_per_host_max = 2;
     let source = HttpMediaSource::new(config);
     let url = format!("http://{}/", server.address);
-    let all = (0..8).map(|_| {
+    let all = (0..8).map(async |_| {
         let mut fetch = fetch(url.clone());
         fetch.limits.deadline = Duration::from_secs(10);
-        source.fetch(fetch)
+        source.fetch(fetch, &mut Unbounded).await
     });
     let outcomes = futures::future::join_all(all).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");

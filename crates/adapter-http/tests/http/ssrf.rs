@@ -9,7 +9,7 @@ use std::time::Duration;
 use adapter_http::{HttpMediaSource, MediaConfig, Resolver};
 use media_probe::AddressPolicy;
 use ports::MediaSource;
-use ports::media_source::{Error, Fetch, Limits};
+use ports::media_source::{Error, Fetch, Limits, Unbounded};
 
 use crate::server::Server;
 
@@ -72,7 +72,7 @@ async fn no_spelling_reaches_the_canary() {
     let tls = ["127.0.0.1", "[::1]"].iter().map(|host| format!("https://{host}:{}/i.png", canary.port));
     let urls = urls.iter().map(|url| url.replace("PORT", &canary.port.to_string()));
     for url in hosts.chain(tls).chain(urls) {
-        let outcome = source.fetch(fetch(url.clone())).await;
+        let outcome = source.fetch(fetch(url.clone()), &mut Unbounded).await;
         let refused = matches!(
             outcome,
             Err(Error::Denied { .. } | Error::Url { .. } | Error::Scheme { .. } | Error::Unresolved { .. })
@@ -101,7 +101,7 @@ async fn no_redirect_reaches_the_canary() {
     let policy = AddressPolicy::new(vec!["127.0.0.2/32".parse().unwrap()]);
     let source = HttpMediaSource::new(MediaConfig::new(policy));
     for index in 0..hosts().len() + urls().len() {
-        let outcome = source.fetch(fetch(format!("http://{}/{index}", origin.address))).await;
+        let outcome = source.fetch(fetch(format!("http://{}/{index}", origin.address)), &mut Unbounded).await;
         assert!(outcome.is_err(), "{index}: {outcome:?}");
         assert_eq!(canary.connections(), 0, "redirect {index}: {outcome:?}");
     }
@@ -117,7 +117,7 @@ async fn an_exempted_network_is_reached() {
     let source = HttpMediaSource::new(MediaConfig::new(policy));
     for host in ["127.0.0.1", "2130706433", "localhost"] {
         let url = format!("http://{host}:{}/", origin.address.port());
-        assert!(source.fetch(fetch(url)).await.is_ok(), "{host}");
+        assert!(source.fetch(fetch(url), &mut Unbounded).await.is_ok(), "{host}");
     }
 }
 
@@ -151,14 +151,14 @@ async fn a_name_that_rebinds_reaches_only_what_was_checked() {
     let url = || "http://rebinding.example/i.png".to_owned();
     // What was checked is what is connected to: the name is asked for once, and anew for the next fetch.
     let (rebinding, asked) = source(vec![vec![public], vec![private]]);
-    assert!(rebinding.fetch(fetch(url())).await.is_ok());
+    assert!(rebinding.fetch(fetch(url()), &mut Unbounded).await.is_ok());
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    let second = rebinding.fetch(fetch(url())).await;
+    let second = rebinding.fetch(fetch(url()), &mut Unbounded).await;
     assert!(matches!(second, Err(Error::Denied { .. })), "{second:?}");
     // Of several addresses only those that are allowed.
     let (mixed, _) = source(vec![vec![private, public, private]]);
-    assert!(mixed.fetch(fetch(url())).await.is_ok());
+    assert!(mixed.fetch(fetch(url()), &mut Unbounded).await.is_ok());
     let (private_only, _) = source(vec![vec![private]]);
-    assert!(matches!(private_only.fetch(fetch(url())).await, Err(Error::Denied { .. })));
+    assert!(matches!(private_only.fetch(fetch(url()), &mut Unbounded).await, Err(Error::Denied { .. })));
     assert_eq!(canary.connections(), 0);
 }

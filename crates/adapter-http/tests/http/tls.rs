@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use media_probe::AddressPolicy;
 use ports::engine::{self, Endpoint};
-use ports::media_source::{self, Fetch, Fetched, Limits};
+use ports::media_source::{self, Fetch, Fetched, Limits, Unbounded};
 use ports::{Engine, MediaSource};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -208,8 +208,8 @@ async fn media_come_from_origins_with_a_private_authority() {
         known: None,
         limits: Limits::default(),
     };
-    let fetched = source(Some(greeter.authority.file.as_path())).fetch(fetch()).await;
+    let fetched = source(Some(greeter.authority.file.as_path())).fetch(fetch(), &mut Unbounded).await;
     assert!(matches!(&fetched, Ok(Fetched::Body { bytes, .. }) if &bytes[..] == b"hi"), "{fetched:?}");
-    let untrusted = source(None).fetch(fetch()).await;
+    let untrusted = source(None).fetch(fetch(), &mut Unbounded).await;
     assert!(matches!(untrusted, Err(media_source::Error::Unreachable { .. })), "{untrusted:?}");
 }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use super::{Clause, Violation};
 use crate::MediaSource;
 use crate::media_source::memory::Resource;
-use crate::media_source::{Begun, Error, Fetch, Fetched, Freshness, Limits, Validator, Wanted};
+use crate::media_source::{
+    Begun, Error, Fetch, Fetched, Freshness, Limits, NoRoom, Room, Unbounded, Validator, Wanted,
+};
 
 /// Makes an origin, and a client of it.
 #[async_trait]
@@ -29,6 +31,7 @@ pub async fn check(harness: &dyn Harness) -> Result<(), Violation> {
     whole_resources(harness).await?;
     known_versions(harness).await?;
     limits(harness).await?;
+    room(harness).await?;
     beginnings(harness).await?;
     refused_urls(harness)
 }
@@ -49,7 +52,8 @@ async fn whole_resources(harness: &dyn Harness) -> Result<(), Violation> {
     let clause = Clause("a resource comes whole, with version and lifetime, by one request");
     let url = harness.put("whole", resource()).await;
     let before = harness.requests().await;
-    let fetched = clause.ok(clause.soon(harness.client().fetch(fetch(&url, None))).await?)?;
+    let fetched =
+        clause.ok(clause.soon(harness.client().fetch(fetch(&url, None), &mut Unbounded)).await?)?;
     let Fetched::Body { bytes, validator, freshness, .. } = fetched else {
         return Err(clause.violated("not modified, though no version was named"));
     };
@@ -58,7 +62,7 @@ async fn whole_resources(harness: &dyn Harness) -> Result<(), Violation> {
     clause.same(&validator, &expected.validator)?;
     clause.same(&freshness, &expected.freshness)?;
     clause.same(&(harness.requests().await - before), &1)?;
-    let missing = harness.client().fetch(fetch(&format!("{url}/missing"), None)).await;
+    let missing = harness.client().fetch(fetch(&format!("{url}/missing"), None), &mut Unbounded).await;
     clause.same(&missing, &Err(Error::Status { status: 404 }))
 }
 
@@ -66,13 +70,15 @@ async fn known_versions(harness: &dyn Harness) -> Result<(), Violation> {
     let clause = Clause("a known version is confirmed, another one comes whole");
     let url = harness.put("known", resource()).await;
     let known = Some(resource().validator);
-    let confirmed = clause.ok(clause.soon(harness.client().fetch(fetch(&url, known.clone()))).await?)?;
+    let confirmed =
+        clause.ok(clause.soon(harness.client().fetch(fetch(&url, known.clone()), &mut Unbounded)).await?)?;
     clause.holds(matches!(confirmed, Fetched::NotModified { .. }), format!("{confirmed:?}"))?;
     let mut changed = resource();
     changed.validator.etag = Some("\"v2\"".to_owned());
     changed.bytes = Bytes::from_static(b"new");
     let url = harness.put("known", changed).await;
-    let fetched = clause.ok(clause.soon(harness.client().fetch(fetch(&url, known))).await?)?;
+    let fetched =
+        clause.ok(clause.soon(harness.client().fetch(fetch(&url, known), &mut Unbounded)).await?)?;
     clause.holds(matches!(&fetched, Fetched::Body { bytes, .. } if bytes == "new"), format!("{fetched:?}"))
 }
 
@@ -81,9 +87,32 @@ async fn limits(harness: &dyn Harness) -> Result<(), Violation> {
     let url = harness.put("large", resource()).await;
     let mut small = fetch(&url, None);
     small.limits.bytes_max = 9;
-    clause.same(&harness.client().fetch(small.clone()).await, &Err(Error::TooLarge { bytes_max: 9 }))?;
+    clause.same(
+        &harness.client().fetch(small.clone(), &mut Unbounded).await,
+        &Err(Error::TooLarge { bytes_max: 9 }),
+    )?;
     small.limits.bytes_max = 10;
-    clause.ok(harness.client().fetch(small).await).map(|_| ())
+    clause.ok(harness.client().fetch(small, &mut Unbounded).await).map(|_| ())
+}
+
+/// Room for so many bytes.
+struct Left(u64);
+
+impl Room for Left {
+    fn grow(&mut self, bytes: u64) -> Result<(), NoRoom> {
+        self.0 = self.0.checked_sub(bytes).ok_or(NoRoom::Exhausted)?;
+        Ok(())
+    }
+}
+
+async fn room(harness: &dyn Harness) -> Result<(), Violation> {
+    let clause = Clause("room is made for every byte of a body, and ends it where there is none");
+    let url = harness.put("roomy", resource()).await;
+    let (mut small, mut enough) = (Left(9), Left(11));
+    let refused = harness.client().fetch(fetch(&url, None), &mut small).await;
+    clause.same(&refused, &Err(NoRoom::Exhausted.into()))?;
+    clause.ok(harness.client().fetch(fetch(&url, None), &mut enough).await)?;
+    clause.same(&enough.0, &1)
 }
 
 /// A text whose every byte is told by its place.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::{Begun, Error, Fetch, Fetched, Freshness, MediaSource, Validator, Wanted};
+use super::{Begun, Error, Fetch, Fetched, Freshness, MediaSource, Room, Validator, Wanted};
 
 /// A resource of the in-memory origin.
 #[derive(Clone, Debug, Default)]
@@ -98,12 +98,14 @@ impl Fetch {
     }
 }
 
+/// Bytes of a body that come at once.
+const PIECE: usize = 16 << 10;
 /// Lengths of a beginning, growing.
 const STEPS: [u64; 3] = [16 << 10, 64 << 10, 256 << 10];
 
 #[async_trait]
 impl MediaSource for MemorySource {
-    async fn fetch(&self, fetch: Fetch) -> Result<Fetched, Error> {
+    async fn fetch(&self, fetch: Fetch, room: &mut dyn Room) -> Result<Fetched, Error> {
         let resource = self.find(&fetch);
         self.released(&fetch.url).await;
         let resource = resource?;
@@ -113,7 +115,12 @@ impl MediaSource for MemorySource {
         if u64::try_from(resource.bytes.len()).unwrap_or(u64::MAX) > fetch.limits.bytes_max {
             return Err(Error::TooLarge { bytes_max: fetch.limits.bytes_max });
         }
-        self.read(&resource.bytes);
+        let mut rest = resource.bytes.clone();
+        while !rest.is_empty() {
+            let piece = rest.split_to(rest.len().min(PIECE));
+            room.grow(u64::try_from(piece.len()).unwrap_or(u64::MAX))?;
+            self.read(&piece);
+        }
         Ok(Fetched::Body {
             bytes: resource.bytes,
             content_type: None,

@@ -102,11 +102,34 @@ async fn bodies_beyond_the_budget_are_shed() {
     config.limits.held_bytes_max = 64 << 10;
     let mut rig = Rig::start_with(config).await;
     rig.worker("w0", |_| reply(1, 0)).await;
-    assert_eq!(rig.chat(&chat(&"x".repeat(10_000))).await.status, StatusCode::OK);
-    let shed = rig.chat(&chat(&"x".repeat(100_000))).await;
+    let slow = "http://slow.example/i.png";
+    rig.media.put(slow, Resource { bytes: crate::rig::png(28, 28).0, ..Resource::default() });
+    rig.media.hold(slow);
+    let large = "x".repeat(40_000);
+    let waiting = image(slow).replace("\"a\"", &format!("\"{large}\""));
+    let meanwhile = async {
+        crate::rig::until("the first body is held", || !rig.media.fetches().is_empty()).await;
+        let shed = rig.chat(&chat(&large)).await;
+        rig.media.release(slow);
+        shed
+    };
+    let (held, shed) = tokio::join!(rig.chat(&waiting), meanwhile);
+    assert_eq!(held.status, StatusCode::OK, "{:?}", held.body);
     assert_eq!((shed.status, shed.code().as_str()), (StatusCode::TOO_MANY_REQUESTS, "overloaded"));
     assert_eq!(shed.header("retry-after"), Some("1"));
-    assert_eq!(rig.chat(&chat(&"x".repeat(10_000))).await.status, StatusCode::OK);
+    assert_eq!(rig.chat(&chat(&large)).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_whole_budget_is_not_to_be_tried_again() {
+    let mut config = crate::rig::config();
+    config.limits.held_bytes_max = 64 << 10;
+    let rig = Rig::start_with(config).await;
+    let refused = rig.chat(&chat(&"x".repeat(100_000))).await;
+    let got = (refused.status, refused.code(), refused.header("retry-after"));
+    assert_eq!(got, (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large".to_owned(), None));
+    let message = refused.json()["error"]["message"].to_string();
+    assert!(message.contains("65536 bytes (limits.held_bytes_max)"), "{message}");
 }
 
 #[tokio::test]

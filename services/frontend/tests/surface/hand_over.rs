@@ -249,27 +249,3 @@ async fn decoded_images_keep_the_identity_of_their_file() {
         assert!(metrics.contains("sightline_media_undecoded_total{reason=\"broken\"} 1"), "{metrics}");
     }
 }
-
-#[tokio::test]
-async fn data_uris_beyond_the_budget_of_bodies_are_shed() {
-    let mut rig = rig(HandOverConfig::Data, |config| config.limits.held_bytes_max = 64 << 10).await;
-    rig.worker("w0", |_| reply(1, 0)).await;
-    let other = "http://origin.example/j.png";
-    for (url, width) in [(URL, 56), (other, 28)] {
-        let bytes = Bytes::from([&png(width, 28).0[..], &[0; 30_000]].concat());
-        rig.media.put(url, Resource { bytes, ..Resource::default() });
-    }
-    let ask = async |urls: &[&str]| {
-        let image = |url: &&str| json!({"type": "image_url", "image_url": {"url": url}});
-        let content: Vec<Value> = urls.iter().map(image).collect();
-        let body = json!({"model": MODEL, "messages": [{"role": "user", "content": content}]});
-        rig.chat(&body.to_string()).await
-    };
-    let shed = ask(&[URL, other]).await;
-    assert_eq!((shed.status, shed.code().as_str()), (StatusCode::TOO_MANY_REQUESTS, "overloaded"));
-    assert!(rig.bodies().is_empty());
-    // One text, however often it stands in the body; and the share is given back each time.
-    for _ in 0..3 {
-        assert_eq!(ask(&[URL, URL, URL]).await.status, StatusCode::OK);
-    }
-}

@@ -13,6 +13,7 @@ mod chats;
 mod failures;
 mod forms;
 mod hand_over;
+mod held_media;
 mod hostile;
 mod late_media;
 mod learning;
