@@ -65,7 +65,7 @@ impl Bitmaps {
     /// Decodes the image that an id names.
     ///
     /// # Errors
-    /// The pool is overloaded, or a job failed.
+    /// The pool is overloaded.
     pub async fn of(&self, id: &MediaId, stored: &Stored) -> Result<Decoded, preprocessor::Error> {
         let decode = async {
             let (file, pixels_max) = (stored.bytes.clone(), self.config.pixels_max);
@@ -73,7 +73,11 @@ impl Bitmaps {
                 let bitmap = Bytes::from(media_decode::to_bitmap(&file, pixels_max)?);
                 Ok::<_, Unfit>((prompt::media_id(&bitmap), bitmap))
             });
-            Ok(match decoded.await? {
+            let decoded = match decoded.await {
+                Err(preprocessor::Error::Panicked) => Err(Unfit::Panicked),
+                decoded => decoded?,
+            };
+            Ok(match decoded {
                 Ok((id, bytes)) => {
                     Ok(Arc::new(Bitmap { id, stored: Stored { bytes, media_type: Arc::from("image/bmp") } }))
                 }

@@ -49,6 +49,18 @@ pub enum Error {
     Panicked,
 }
 
+impl Error {
+    /// Returns the reason's name in metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Full { .. } => "full",
+            Self::Timeout { .. } => "timeout",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
 /// Runs CPU work; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Preprocessor(Arc<Pool>);

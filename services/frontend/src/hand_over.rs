@@ -7,11 +7,12 @@
 //! ```
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use actors::media_resolver::Handed;
-use actors::{Bitmaps, Share, dim_cache::Stored, preprocessor};
+use actors::{Bitmaps, Share, bitmaps::Bitmap, dim_cache::Stored};
 use bytes::Bytes;
-use futures::future::try_join_all;
+use futures::future::join_all;
 use identity::MediaId;
 use membership::Card;
 use ports::media_source::Room as _;
@@ -67,7 +68,7 @@ impl Shared {
     /// Too much is held already, or it never fits; the pool is overloaded, or a job failed.
     pub(crate) async fn body_for(&self, dispatch: &Dispatch, card: &Card) -> Result<Filled, ApiError> {
         let payload = dispatch.payload.clone();
-        let urls = try_join_all(payload.handed().iter().map(|handed| self.url_for(handed, card))).await?;
+        let urls = join_all(payload.handed().iter().map(|handed| self.url_for(handed, card))).await;
         let bytes = unspelt(&urls);
         let mut share = dispatch.allowance.tab().share();
         share.grow(u64::try_from(bytes).unwrap_or(u64::MAX))?;
@@ -75,13 +76,13 @@ impl Shared {
         Ok(Filled { chunks, share })
     }
 
-    async fn url_for(&self, handed: &Handed, card: &Card) -> Result<Url, preprocessor::Error> {
-        let form = self.hand_over.form(handed, &self.metrics).await?;
+    async fn url_for(&self, handed: &Handed, card: &Card) -> Url {
+        let form = self.hand_over.form(handed, &self.metrics).await;
         let reason = match &self.hand_over.way {
             Way::Data => "",
             Way::Url(address) => {
                 self.metrics.media_handed("url", form.kind, "");
-                return Ok(Url::Spelt(address.url(&form.name, self.clock.wall_ms() / 1000)));
+                return Url::Spelt(address.url(&form.name, self.clock.wall_ms() / 1000));
             }
             Way::File(courier) => match &card.media_dir {
                 None => "no-directory",
@@ -89,7 +90,7 @@ impl Shared {
                     match courier.deliver(&card.worker, dir, (&form.own, &form.stored.bytes)).await {
                         Ok(url) => {
                             self.metrics.media_handed("file", form.kind, "");
-                            return Ok(Url::Spelt(url));
+                            return Url::Spelt(url);
                         }
                         Err(undelivered) => {
                             tracing::debug!(worker = %card.worker, cause = %undelivered, "media go in the body");
@@ -100,7 +101,7 @@ impl Shared {
             },
         };
         self.metrics.media_handed("data", form.kind, reason);
-        Ok(Url::Data(form.own, form.stored))
+        Url::Data(form.own, form.stored)
     }
 }
 
@@ -134,15 +135,8 @@ fn spell(urls: Vec<Url>) -> Vec<Bytes> {
 }
 
 impl HandOver {
-    async fn form(&self, handed: &Handed, metrics: &Metrics) -> Result<Form, preprocessor::Error> {
-        let bitmap = match &self.bitmaps {
-            Some(bitmaps) => {
-                let decoded = bitmaps.of(&handed.id, &handed.stored).await?;
-                decoded.inspect_err(|unfit| metrics.media_undecoded(unfit.as_str())).ok()
-            }
-            None => None,
-        };
-        Ok(match bitmap {
+    async fn form(&self, handed: &Handed, metrics: &Metrics) -> Form {
+        match self.bitmap(handed, metrics).await {
             Some(bitmap) => Form {
                 own: bitmap.id.clone(),
                 name: format!("{}{BITMAP}", handed.id),
@@ -155,13 +149,26 @@ impl HandOver {
                 stored: handed.stored.clone(),
                 kind: "original",
             },
-        })
+        }
+    }
+
+    /// Decodes an image, if that is wanted and can be done now.
+    async fn bitmap(&self, handed: &Handed, metrics: &Metrics) -> Option<Arc<Bitmap>> {
+        let reason = match self.bitmaps.as_ref()?.of(&handed.id, &handed.stored).await {
+            Ok(Ok(bitmap)) => return Some(bitmap),
+            Ok(Err(unfit)) => unfit.as_str(),
+            Err(overloaded) => overloaded.as_str(),
+        };
+        metrics.media_undecoded(reason);
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::time::Duration;
+
+    use actors::{Preprocessor, bitmaps, preprocessor};
 
     use super::*;
 
@@ -178,5 +185,40 @@ mod tests {
         let expected = ["data:image/png;base64,YWJj", "file:///a", "data:image/png;base64,YWJk"];
         assert_eq!(spelt.get(..3).unwrap(), expected.map(Bytes::from));
         assert_eq!(spelt[0].as_ptr(), spelt[3].as_ptr());
+    }
+
+    #[tokio::test]
+    async fn a_pool_without_room_hands_over_the_original() {
+        let bounds = preprocessor::Config {
+            threads: 1,
+            queue_max: 1,
+            deadline: Duration::from_millis(50),
+            ..preprocessor::Config::default()
+        };
+        let pool = Preprocessor::new(bounds);
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let bitmaps = bitmaps::Config { pixels_max: 1 << 20, stored_bytes_max: 1 << 20 };
+        let bitmaps = Some(Bitmaps::new(bitmaps, pool.clone()));
+        let (hand_over, metrics) = (HandOver { way: Way::Data, bitmaps }, Metrics::new());
+        let handed = |bytes: &'static [u8]| Handed {
+            index: 0,
+            id: prompt::media_id(bytes),
+            stored: Stored { bytes: Bytes::from_static(bytes), media_type: Arc::from("image/png") },
+        };
+        let (waiting, refused) = (handed(b"abc"), handed(b"abd"));
+        let forms = async {
+            let forms = tokio::join!(hand_over.form(&waiting, &metrics), hand_over.form(&refused, &metrics));
+            release.send(()).unwrap();
+            forms
+        };
+        let (_, (waited, full)) = tokio::join!(pool.run(usize::MAX, move || gate.recv()), forms);
+        for (form, handed) in [(waited, waiting), (full, refused)] {
+            assert_eq!((form.own, form.kind, form.stored), (handed.id, "original", handed.stored));
+        }
+        let text = metrics.text(&[]);
+        for reason in ["full", "timeout"] {
+            let line = format!("sightline_media_undecoded_total{{reason=\"{reason}\"}} 1");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
     }
 }
