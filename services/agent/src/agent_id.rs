@@ -35,6 +35,11 @@ impl AgentId {
         &self.0
     }
 
+    /// Returns what tells this agent's choices from those of others at the same moment.
+    pub(crate) fn seed(&self) -> u64 {
+        u64::from_str_radix(&self.0, 16).unwrap_or_default()
+    }
+
     /// Tells whether a card is this agent's.
     pub(crate) fn holds(&self, card: &Card) -> bool {
         !self.0.is_empty() && self.0 == card.agent

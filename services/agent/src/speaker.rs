@@ -86,6 +86,7 @@ pub(crate) struct Speaker {
 
 /// What is spoken of, and by which feeds.
 struct Speech {
+    id: AgentId,
     discovered: Discovered,
     /// The card without what changes.
     card: Card,
@@ -124,7 +125,7 @@ impl Speaker {
         let model = card.model.clone();
         tracing::info!(worker = %self.worker, %model, endpoint = url, block_size = card.block_size, "engine found");
         let key = wire::registry_key::worker(&self.config.namespace, &card.model, &card.worker);
-        let mut speech = Speech { discovered, card, feeds: Vec::new(), after: Incarnation::default() };
+        let mut speech = Speech { id, discovered, card, feeds: Vec::new(), after: Incarnation::default() };
         let mut said = false;
         while !self.stop.is_cancelled() {
             let mut told = self.present(&speech);
@@ -144,7 +145,7 @@ impl Speaker {
             if !std::mem::replace(&mut said, true) {
                 tracing::info!(worker = %self.worker, %error, "cannot register, trying again");
             }
-            let whose = self.whose(&error, &key, &id).await;
+            let whose = self.whose(&error, &key, &speech.id).await;
             self.go_on_without_card(whose, &mut speech).await;
             self.pause(PAUSE).await;
         }
@@ -239,7 +240,7 @@ impl Speaker {
 
     /// Starts to follow the ranks that are not followed yet.
     async fn follow(&self, speech: &mut Speech) {
-        let Speech { discovered, card, feeds, after } = speech;
+        let Speech { id, discovered, card, feeds, after } = speech;
         for source in discovered.ranks.iter().skip(feeds.len()) {
             let holder = Holder { worker: self.worker.clone(), rank: source.rank };
             let args = EngineFeedArgs {
@@ -253,7 +254,7 @@ impl Speaker {
                     placeholders: self.model.placeholders.clone(),
                     blocks_max: self.config.blocks_max,
                 },
-                seed: self.ports.clock.wall_ms() ^ u64::from(source.rank.0) << 40,
+                seed: id.seed() ^ u64::from(source.rank.0),
                 after: *after,
                 feeds: match &self.feeds {
                     Some(feeds) => feeds.of(source.rank),

@@ -9,6 +9,7 @@ use ports::engine::memory::MemoryEngine;
 use ports::{Clock, InMemoryBus, InMemoryRegistry, InMemoryStateStore, StateStore};
 
 use crate::NAMESPACE;
+use crate::dice::Dice;
 use crate::engine::SimEngine;
 use crate::feed::Line;
 use crate::weather::Sky;
@@ -36,25 +37,32 @@ pub(crate) struct AgentNode {
     pub(crate) sky: Arc<Sky>,
     pub(crate) registry: InMemoryRegistry,
     disk: Arc<InMemoryStateStore>,
+    /// Draws the ids of agents without one.
+    dice: Dice,
     agent: Option<Agent>,
 }
 
 impl AgentNode {
-    pub(crate) fn new(name: &str, engine: &SimEngine, sky: Arc<Sky>, town: &Town) -> Self {
+    pub(crate) fn new(name: &str, engine: &SimEngine, (sky, dice): (Arc<Sky>, Dice), town: &Town) -> Self {
         Self {
             name: name.to_owned(),
             engine: engine.clone(),
             sky,
             registry: town.registry.attach(),
             disk: Arc::default(),
+            dice,
             agent: None,
         }
     }
 
     /// Starts the agent, unless it runs.
-    pub(crate) fn start(&mut self, town: &Town) {
+    pub(crate) async fn start(&mut self, town: &Town) {
         if self.agent.is_some() {
             return;
+        }
+        if !self.remembers().await {
+            let id = format!("{:016x}", self.dice.roll(u64::MAX));
+            self.disk.save(&self.id_name(), id.into()).await.unwrap();
         }
         let config = Config {
             engine: self.engine.url(),
@@ -86,7 +94,11 @@ impl AgentNode {
 
     /// Tells whether it would know the card of its last life for its own.
     pub(crate) async fn remembers(&self) -> bool {
-        matches!(self.disk.load(&format!("agent/{}", self.engine.worker)).await, Ok(Some(_)))
+        matches!(self.disk.load(&self.id_name()).await, Ok(Some(_)))
+    }
+
+    fn id_name(&self) -> String {
+        format!("agent/{}", self.engine.worker)
     }
 
     pub(crate) fn kill_actor(&self) -> bool {

@@ -106,7 +106,8 @@ impl World {
         let agents = ["a", "s"].iter().flat_map(|kind| {
             engines.iter().map(|engine| {
                 let name = engine.worker.replace('w', kind);
-                AgentNode::new(&name, engine, sky(&name), &town)
+                let dice = Dice::of(seed, &format!("{name}/id"));
+                AgentNode::new(&name, engine, (sky(&name), dice), &town)
             })
         });
         let agents = agents.collect();
@@ -149,7 +150,7 @@ impl World {
             engine.start(self.town.clock.wall_ms(), true);
         }
         for agent in &mut self.agents[..ENGINES] {
-            agent.start(&self.town);
+            agent.start(&self.town).await;
         }
         for number in 0..FRONTENDS {
             self.start_frontend(number).await;

@@ -51,7 +51,7 @@ impl World {
                 }
             }
             Incident::SecondAgent { place, .. } => {
-                self.agents[ENGINES + place % ENGINES].start(&self.town);
+                self.agents[ENGINES + place % ENGINES].start(&self.town).await;
             }
             Incident::FrontendCrash { place, forgets } => {
                 let number = place % FRONTENDS;
@@ -80,7 +80,7 @@ impl World {
             }
             Incident::EngineHangs(place) => self.engines[place % ENGINES].set_hung(false),
             Incident::FeedLoss { place, .. } => self.engines[place % ENGINES].line.set_loss(0),
-            Incident::AgentCrash { place, .. } => self.agents[place % ENGINES].start(&self.town),
+            Incident::AgentCrash { place, .. } => self.agents[place % ENGINES].start(&self.town).await,
             Incident::SecondAgent { place, stays: false } => self.agents[ENGINES + place % ENGINES].crash(),
             Incident::FrontendCrash { place, .. } => self.start_frontend(place % FRONTENDS).await,
             Incident::SecondAgent { stays: true, .. }
