@@ -37,11 +37,21 @@ async fn shown(cluster: &Cluster, worker: &str, state: &str) {
     }
 }
 
+/// Waits until a frontend has heard that a worker is at work.
+async fn busy(cluster: &Cluster, operators: &str, worker: &str) {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    while !cluster.row_of(operators, worker).await.is_some_and(|row| row["active_requests"] != 0) {
+        assert!(tokio::time::Instant::now() < end, "{worker} is idle at {operators}\n{}", cluster.log());
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drained_worker_finishes_what_it_has_and_gets_nothing_new() {
     let (collector, mut cluster) = traced(Shape::default()).await;
     let admin = cluster.indexes[0].clone();
     let mut held = hold_at(&cluster, SET, "w1").await;
+    busy(&cluster, &admin, "w1").await;
     let load = Load::start(&cluster.frontends, &cluster.http, (2, 3));
     let trace = "4bf92f3577b34da6a3ce929d0e0e5000";
     let url = format!("{admin}/admin/workers/w1/drain");

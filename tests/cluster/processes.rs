@@ -220,11 +220,15 @@ impl Cluster {
         answers(port.parse().unwrap()).await;
     }
 
-    /// The state in which a frontend shows a worker.
+    /// Returns the state that a frontend shows of a worker.
     pub(crate) async fn state_of(&self, operators: &str, worker: &str) -> Option<String> {
+        Some(self.row_of(operators, worker).await?["state"].as_str()?.to_owned())
+    }
+
+    /// Returns all that a frontend shows of a worker.
+    pub(crate) async fn row_of(&self, operators: &str, worker: &str) -> Option<Value> {
         let shown = self.get(&format!("{operators}/admin/workers")).await?;
-        let row = shown["workers"].as_array()?.iter().find(|row| row["worker"] == worker)?;
-        Some(row["state"].as_str()?.to_owned())
+        shown["workers"].as_array()?.iter().find(|row| row["worker"] == worker).cloned()
     }
 
     /// Asks for JSON; none where nobody answers.
